@@ -1,0 +1,1 @@
+"""Raw evidence in: the collector, its witnesses, bundles."""

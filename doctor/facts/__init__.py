@@ -1,0 +1,1 @@
+"""Evidence to Host: one parser an area, pure."""

@@ -1,0 +1,1 @@
+"""Any value as text or for machines."""

@@ -1,0 +1,23 @@
+"""Every time limit and size cap of the product, in one place. Seconds and bytes."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BUNDLE_MEMBERS_MAX",
+    "BUNDLE_MEMBER_BYTES_MAX",
+    "BUNDLE_UNPACKED_BYTES_MAX",
+    "COLLECT_BUDGET_S",
+    "COLLECT_GRACE_S",
+]
+
+#: The whole collection; `--timeout` replaces it. A healthy 8-GPU node without persistence mode
+#: needs several seconds for its first NVML init.
+COLLECT_BUDGET_S = 15.0
+
+#: What the collector may take beyond its budget to write what it has.
+COLLECT_GRACE_S = 0.8
+
+#: A bundle with 240 kB of logs is about 2 MB unpacked; these leave room and still bound memory.
+BUNDLE_MEMBERS_MAX = 20_000
+BUNDLE_MEMBER_BYTES_MAX = 64 * 1024 * 1024
+BUNDLE_UNPACKED_BYTES_MAX = 256 * 1024 * 1024

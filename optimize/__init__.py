@@ -1,0 +1,1 @@
+"""Measuring and proving: model facts, memory and speed arithmetic, engines, load."""
