@@ -8,6 +8,9 @@ __all__ = [
     "BUNDLE_UNPACKED_BYTES_MAX",
     "COLLECT_BUDGET_S",
     "COLLECT_GRACE_S",
+    "MATRIX_DEPTH_MAX",
+    "MATRIX_FILE_BYTES_MAX",
+    "MATRIX_NODES_MAX",
 ]
 
 #: The whole collection; `--timeout` replaces it. A healthy 8-GPU node without persistence mode
@@ -21,3 +24,9 @@ COLLECT_GRACE_S = 0.8
 BUNDLE_MEMBERS_MAX = 20_000
 BUNDLE_MEMBER_BYTES_MAX = 64 * 1024 * 1024
 BUNDLE_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+
+#: The largest matrix file has 120 kB, 22,000 values and 4 levels; a hostile overlay must not cost more
+#: than a moment.
+MATRIX_FILE_BYTES_MAX = 4 * 1024 * 1024
+MATRIX_NODES_MAX = 500_000
+MATRIX_DEPTH_MAX = 12

@@ -53,7 +53,7 @@ class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of every value here."""
 
 
-class Remedy(_Value, kw_only=True):
+class Remedy(_Value, frozen=True, kw_only=True):
     """What to do. A command is one argv list; nothing here is a shell string."""
 
     summary: str
@@ -64,7 +64,7 @@ class Remedy(_Value, kw_only=True):
     blast_radius: str = ""
 
 
-class Finding(_Value, kw_only=True):
+class Finding(_Value, frozen=True, kw_only=True):
     """One check's answer about one subject."""
 
     id: str
@@ -89,7 +89,7 @@ class Finding(_Value, kw_only=True):
     """Whether an unknown here leaves the verdict open."""
 
 
-class Cause(_Value, kw_only=True):
+class Cause(_Value, frozen=True, kw_only=True):
     """A root cause of what fails or cannot be told, with what follows from it."""
 
     id: str
@@ -110,14 +110,14 @@ class Cause(_Value, kw_only=True):
     remedy: Remedy | None = None
 
 
-class ScopeVerdict(_Value, kw_only=True):
+class ScopeVerdict(_Value, frozen=True, kw_only=True):
     """The verdict of the host, of a container or of an environment."""
 
     scope: str
     verdict: Verdict
 
 
-class HostSummary(_Value, kw_only=True):
+class HostSummary(_Value, frozen=True, kw_only=True):
     """The few facts that every answer begins with; null is *not known*."""
 
     os: dict[str, str | None]
@@ -133,7 +133,7 @@ class HostSummary(_Value, kw_only=True):
     hostname: str | None = None
 
 
-class CheckReport(_Value, kw_only=True):
+class CheckReport(_Value, frozen=True, kw_only=True):
     """The answer of `mopt-doctor check` (`mopt.check/1`)."""
 
     schema: str = "mopt.check/1"

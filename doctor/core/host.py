@@ -19,8 +19,8 @@ __all__ = [
     "AbsentReason",
     "BootLog",
     "Collection",
-    "CudaProbe",
     "Cuda",
+    "CudaProbe",
     "DeviceNode",
     "DkmsBuild",
     "Driver",
@@ -35,13 +35,13 @@ __all__ = [
     "Known",
     "Library",
     "LoadedModule",
+    "MessageKind",
     "ModprobeLine",
     "ModuleFile",
-    "MessageKind",
     "Os",
     "Package",
-    "Packages",
     "PackageChange",
+    "Packages",
     "PciDevice",
     "Resources",
     "StuckItem",
@@ -50,6 +50,9 @@ __all__ = [
     "Unit",
     "Virtualisation",
     "Xid",
+    "is_not_there",
+    "is_untold",
+    "known",
 ]
 
 HOST_SCHEMA = "mopt.host/1"
@@ -57,9 +60,7 @@ HOST_SCHEMA = "mopt.host/1"
 T = TypeVar("T")
 
 #: `not_installed`: asked for, and truly not there. The others say why we do not know.
-AbsentReason = Literal[
-    "not_installed", "denied", "timeout", "not_collected", "unreadable", "failed"
-]
+AbsentReason = Literal["not_installed", "denied", "timeout", "not_collected", "unreadable", "failed"]
 
 Flavour = Literal["open", "proprietary"]
 
@@ -106,7 +107,7 @@ NOT_COLLECTED = Absent(reason="not_collected")
 # --- system ---------------------------------------------------------------------------------------
 
 
-class Os(_Value, kw_only=True):
+class Os(_Value, frozen=True, kw_only=True):
     """The distribution, from `distro` or `/etc/os-release`."""
 
     id: str
@@ -121,7 +122,7 @@ class Os(_Value, kw_only=True):
 VirtualisationKind = Literal["bare_metal", "vm", "container", "wsl2"]
 
 
-class Virtualisation(_Value, kw_only=True):
+class Virtualisation(_Value, frozen=True, kw_only=True):
     """Where this system runs. Inside a container the kernel and the modules are the host's."""
 
     kind: VirtualisationKind
@@ -131,7 +132,7 @@ class Virtualisation(_Value, kw_only=True):
     """True when the GPU is a slice handed out by a vGPU host; None when nothing said so."""
 
 
-class Filesystem(_Value, kw_only=True):
+class Filesystem(_Value, frozen=True, kw_only=True):
     path: str
     total_bytes: int
     free_bytes: int
@@ -139,7 +140,7 @@ class Filesystem(_Value, kw_only=True):
     kind: str = ""
 
 
-class Limit(_Value, kw_only=True):
+class Limit(_Value, frozen=True, kw_only=True):
     """A resource limit of the process that ran the collector; -1 is unlimited."""
 
     name: str
@@ -147,7 +148,7 @@ class Limit(_Value, kw_only=True):
     hard: int
 
 
-class Resources(_Value, kw_only=True):
+class Resources(_Value, frozen=True, kw_only=True):
     """What the machine has, apart from its GPUs."""
 
     memory_bytes: int
@@ -158,7 +159,7 @@ class Resources(_Value, kw_only=True):
     limits: tuple[Limit, ...] = ()
 
 
-class Unit(_Value, kw_only=True):
+class Unit(_Value, frozen=True, kw_only=True):
     """A systemd unit that matters for the GPU stack."""
 
     name: str
@@ -171,7 +172,7 @@ class Unit(_Value, kw_only=True):
     result: str = ""
 
 
-class System(_Value, kw_only=True):
+class System(_Value, frozen=True, kw_only=True):
     """Operating system, place and resources."""
 
     os: Fact[Os] = NOT_COLLECTED
@@ -190,7 +191,7 @@ class System(_Value, kw_only=True):
 # --- kernel ---------------------------------------------------------------------------------------
 
 
-class ModuleFile(_Value, kw_only=True):
+class ModuleFile(_Value, frozen=True, kw_only=True):
     """A kernel module file on disk, as `modinfo` describes it."""
 
     name: str
@@ -206,7 +207,7 @@ class ModuleFile(_Value, kw_only=True):
     """Of `nvidia` only, from its licence: `Dual MIT/GPL` is open, `NVIDIA` proprietary."""
 
 
-class InstalledKernel(_Value, kw_only=True):
+class InstalledKernel(_Value, frozen=True, kw_only=True):
     """A kernel that has a directory under `/lib/modules`."""
 
     release: str
@@ -218,7 +219,7 @@ class InstalledKernel(_Value, kw_only=True):
     """The NVIDIA module files found below it; an empty tuple when there are none."""
 
 
-class LoadedModule(_Value, kw_only=True):
+class LoadedModule(_Value, frozen=True, kw_only=True):
     """A row of `/proc/modules`, with what `/sys/module` adds."""
 
     name: str
@@ -232,7 +233,7 @@ class LoadedModule(_Value, kw_only=True):
     parameters: dict[str, str] = {}
 
 
-class ModprobeLine(_Value, kw_only=True):
+class ModprobeLine(_Value, frozen=True, kw_only=True):
     """One directive of a modprobe.d file: `options`, `blacklist`, `install`, `alias`, …"""
 
     file: str
@@ -241,7 +242,7 @@ class ModprobeLine(_Value, kw_only=True):
     arguments: str = ""
 
 
-class DkmsBuild(_Value, kw_only=True):
+class DkmsBuild(_Value, frozen=True, kw_only=True):
     """A row of `dkms status`, and why the build failed where a make.log says so."""
 
     module: str
@@ -280,7 +281,7 @@ MessageKind = Literal[
 ]
 
 
-class KernelMessage(_Value, kw_only=True):
+class KernelMessage(_Value, frozen=True, kw_only=True):
     """One message of the kernel about the GPU stack; lines that belong together are joined."""
 
     kind: MessageKind
@@ -291,7 +292,7 @@ class KernelMessage(_Value, kw_only=True):
     """Since boot, where the line carries it."""
 
 
-class Xid(_Value, kw_only=True):
+class Xid(_Value, frozen=True, kw_only=True):
     """An Xid event counted: how often one code was reported for one GPU in one boot."""
 
     code: int
@@ -300,7 +301,7 @@ class Xid(_Value, kw_only=True):
     first_text: str
 
 
-class BootLog(_Value, kw_only=True):
+class BootLog(_Value, frozen=True, kw_only=True):
     """The kernel's messages of one boot. `index` 0 is the running boot, -1 the one before."""
 
     index: int
@@ -310,7 +311,7 @@ class BootLog(_Value, kw_only=True):
     """False when the ring had wrapped or the log was cut: absence of a message proves nothing."""
 
 
-class Kernel(_Value, kw_only=True):
+class Kernel(_Value, frozen=True, kw_only=True):
     """The running kernel, what is installed beside it, and what it said about the GPU stack."""
 
     release: Fact[str] = NOT_COLLECTED
@@ -337,7 +338,7 @@ class Kernel(_Value, kw_only=True):
 # --- devices --------------------------------------------------------------------------------------
 
 
-class PciDevice(_Value, kw_only=True):
+class PciDevice(_Value, frozen=True, kw_only=True):
     """A function of vendor 10de on the PCI bus."""
 
     address: str
@@ -372,7 +373,7 @@ class PciDevice(_Value, kw_only=True):
         return self.class_code[:4] == "0680"
 
 
-class DeviceNode(_Value, kw_only=True):
+class DeviceNode(_Value, frozen=True, kw_only=True):
     """A device node under `/dev`."""
 
     path: str
@@ -383,7 +384,7 @@ class DeviceNode(_Value, kw_only=True):
     kind: str = "char"
 
 
-class Gpu(_Value, kw_only=True):
+class Gpu(_Value, frozen=True, kw_only=True):
     """One GPU as NVML or `nvidia-smi -q -x` reports it. None: that witness did not say."""
 
     index: int
@@ -441,7 +442,7 @@ class Gpu(_Value, kw_only=True):
     """Getter -> error, for calls that failed with something other than *not supported*."""
 
 
-class GpuReport(_Value, kw_only=True):
+class GpuReport(_Value, frozen=True, kw_only=True):
     """What one witness (NVML, or nvidia-smi) said about driver and GPUs."""
 
     error: str = ""
@@ -461,7 +462,7 @@ class GpuReport(_Value, kw_only=True):
 # --- driver ---------------------------------------------------------------------------------------
 
 
-class Library(_Value, kw_only=True):
+class Library(_Value, frozen=True, kw_only=True):
     """A user-space driver library found on disk."""
 
     soname: str
@@ -478,7 +479,7 @@ class Library(_Value, kw_only=True):
     """True when the loader's cache gives this file for the soname; None when it was not read."""
 
 
-class Driver(_Value, kw_only=True):
+class Driver(_Value, frozen=True, kw_only=True):
     """The NVIDIA driver: kernel side, user side, and what each witness says of it."""
 
     kernel_version: Fact[Dotted] = NOT_COLLECTED
@@ -497,7 +498,7 @@ class Driver(_Value, kw_only=True):
     device_nodes: Fact[tuple[DeviceNode, ...]] = NOT_COLLECTED
 
 
-class Toolkit(_Value, kw_only=True):
+class Toolkit(_Value, frozen=True, kw_only=True):
     """A CUDA toolkit on disk."""
 
     path: str
@@ -508,7 +509,7 @@ class Toolkit(_Value, kw_only=True):
     """True for what `/usr/local/cuda` leads to."""
 
 
-class CudaProbe(_Value, kw_only=True):
+class CudaProbe(_Value, frozen=True, kw_only=True):
     """What `cuInit(0)` returned in a process of its own."""
 
     result: int | None = None
@@ -525,7 +526,7 @@ class CudaProbe(_Value, kw_only=True):
     device_count: int | None = None
 
 
-class Cuda(_Value, kw_only=True):
+class Cuda(_Value, frozen=True, kw_only=True):
     """CUDA on the host: toolkits, compat libraries and the probe."""
 
     probe: Fact[CudaProbe] = NOT_COLLECTED
@@ -538,7 +539,7 @@ class Cuda(_Value, kw_only=True):
 # --- packages -------------------------------------------------------------------------------------
 
 
-class Package(_Value, kw_only=True):
+class Package(_Value, frozen=True, kw_only=True):
     """An installed package of the GPU stack."""
 
     name: str
@@ -550,7 +551,7 @@ class Package(_Value, kw_only=True):
     """dpkg's word when it is not plainly installed: `half-configured`, `unpacked`, …"""
 
 
-class PackageChange(_Value, kw_only=True):
+class PackageChange(_Value, frozen=True, kw_only=True):
     """A change that the package manager logged."""
 
     when: str
@@ -560,7 +561,7 @@ class PackageChange(_Value, kw_only=True):
     """`NAME OLD -> NEW`, NVIDIA-related ones only."""
 
 
-class Packages(_Value, kw_only=True):
+class Packages(_Value, frozen=True, kw_only=True):
     """The package manager's view of the GPU stack."""
 
     manager: Literal["dpkg", "rpm"]
@@ -579,7 +580,7 @@ class Packages(_Value, kw_only=True):
 # --- the whole ------------------------------------------------------------------------------------
 
 
-class StuckItem(_Value, kw_only=True):
+class StuckItem(_Value, frozen=True, kw_only=True):
     """Something that did not answer in time."""
 
     key: str
@@ -589,7 +590,7 @@ class StuckItem(_Value, kw_only=True):
     waited_s: float | None = None
 
 
-class Collection(_Value, kw_only=True):
+class Collection(_Value, frozen=True, kw_only=True):
     """How the evidence was taken."""
 
     taken_at: str = ""
@@ -604,7 +605,7 @@ class Collection(_Value, kw_only=True):
     """`KEY: what the system said`, for items that failed otherwise."""
 
 
-class Host(_Value, kw_only=True):
+class Host(_Value, frozen=True, kw_only=True):
     """Everything known about one host in one scope."""
 
     schema: str = HOST_SCHEMA
@@ -622,3 +623,18 @@ class Host(_Value, kw_only=True):
     def gpus_on_bus(self) -> tuple[PciDevice, ...]:
         """The GPUs among the PCI functions; empty when the bus was not read."""
         return tuple(d for d in self.pci.value if d.is_gpu) if isinstance(self.pci, Known) else ()
+
+
+def known(fact: Fact[T]) -> T | None:
+    """The value of a fact, or None when it is absent for whatever reason."""
+    return fact.value if isinstance(fact, Known) else None
+
+
+def is_not_there(fact: Known[T] | Absent) -> bool:
+    """True when it was asked for and truly is not there (`not_installed`): knowledge, not ignorance."""
+    return isinstance(fact, Absent) and fact.reason == "not_installed"
+
+
+def is_untold(fact: Known[T] | Absent) -> bool:
+    """True when nothing can be said: not collected, denied, timed out, unreadable, failed."""
+    return isinstance(fact, Absent) and fact.reason != "not_installed"

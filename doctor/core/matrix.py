@@ -1,7 +1,7 @@
 """The compatibility matrix as typed rows, and the look-ups that judgements need. Data, no rules.
 
-Rows come from `matrices/*.yaml`; the strict loader and the edition build live beside the data's
-edge (`doctor.matrix_source`, `doctor.edition`). Every row names its source and the date it was read.
+Rows come from `matrices/*.yaml`, through the strict loader and the build of `doctor.edition`. Every row
+names its source and the date it was read.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from typing import Literal
 
 import msgspec
 
-from doctor.core.versions import Dotted
+from doctor.core.versions import Dotted, Version
 
 __all__ = [
     "Architecture",
     "CauseRow",
+    "Chip",
     "Confidence",
     "DriverBranch",
     "DriverRule",
@@ -27,6 +28,8 @@ __all__ = [
     "Row",
     "ToolkitRow",
     "ToolkitUpdate",
+    "dec_version",
+    "enc_version",
 ]
 
 Confidence = Literal["vendor", "measured", "derived", "unverified"]
@@ -46,13 +49,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     note: str = ""
 
 
-class Architecture(Row, kw_only=True):
+class Architecture(Row, frozen=True, kw_only=True):
     """A GPU architecture: what all its chips share."""
 
     architecture: str
     compute_capability: tuple[str, ...]
     """`("5.0", "5.2")`."""
     sm: tuple[str, ...]
+    """nvcc target numbers, as `ToolkitRow.sm_targets` has them; Thor has two, `("101", "110")`."""
     open_module: OpenModule | None = None
     first_cuda: Dotted | None = None
     last_cuda_major: int | None = None
@@ -68,7 +72,7 @@ class Architecture(Row, kw_only=True):
     mig: bool | None = None
 
 
-class Product(Row, kw_only=True):
+class Product(Row, frozen=True, kw_only=True):
     """A card as it is sold; its ids point into the PCI table."""
 
     product: str
@@ -91,12 +95,27 @@ class Product(Row, kw_only=True):
     supports_forward_compat: bool | None = None
 
 
-class GpuRow(Row, kw_only=True):
-    """A PCI device id."""
+class Chip(Row, frozen=True, kw_only=True):
+    """A chip code: what decides the architecture and capability of every id that carries it."""
+
+    chip: str
+    """`GH100`."""
+    architecture: str
+    compute_capability: str
+
+
+class GpuRow(Row, frozen=True, kw_only=True):
+    """A PCI device id, or the boards of one id that a name or a memory size sets apart.
+
+    The build fills `architecture` and `compute_capability` in from the chip, `open_module` and
+    `last_branch` from the architecture; all rows of an id agree on them.
+    """
 
     pci_device_id: str
     """`10de:26b9`, lower case."""
     name: str
+    former_names: tuple[str, ...] = ()
+    """Names that earlier lists gave to the same boards."""
     chip: str
     architecture: str
     compute_capability: str
@@ -108,9 +127,17 @@ class GpuRow(Row, kw_only=True):
     memory_type: str = ""
     bandwidth_gb_s: float | None = None
     subsystem_ids: tuple[str, ...] = ()
+    """The boards meant, `10de:14a9`; empty when the row is for every board no other row names."""
+    unlisted_subsystems: int = 0
+    """How many boards carry the name when the matrix does not list their ids."""
+
+    @property
+    def is_general(self) -> bool:
+        """True for the row of every board that no other row names."""
+        return not self.subsystem_ids and not self.unlisted_subsystems
 
 
-class DriverBranch(Row, kw_only=True):
+class DriverBranch(Row, frozen=True, kw_only=True):
     """A driver branch."""
 
     branch: str
@@ -128,12 +155,14 @@ class DriverBranch(Row, kw_only=True):
     """Architectures that no later branch drives."""
     security_floor: Dotted | None = None
     latest_known: Dotted | None = None
+    open_module: bool | None = None
+    """False when the branch is older than the open modules."""
     proprietary_module: bool | None = None
     """False when the branch has open modules only."""
     releases: tuple[Dotted, ...] = ()
 
 
-class DriverRule(Row, kw_only=True):
+class DriverRule(Row, frozen=True, kw_only=True):
     """A sentence about drivers or CUDA that has a source but no table; explanations quote its id."""
 
     id: str
@@ -147,7 +176,7 @@ class ToolkitUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     driver: Dotted | None = None
 
 
-class ToolkitRow(Row, kw_only=True):
+class ToolkitRow(Row, frozen=True, kw_only=True):
     """A CUDA toolkit minor release."""
 
     cuda: Dotted
@@ -174,7 +203,7 @@ class RemedyRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Whom or what it hits, in a sentence."""
 
 
-class CauseRow(Row, kw_only=True):
+class CauseRow(Row, frozen=True, kw_only=True):
     """A root cause: when it holds, what it explains, what rules it out, what to do."""
 
     id: str
@@ -200,7 +229,7 @@ class CauseRow(Row, kw_only=True):
 class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The compiled matrix: one file, read in milliseconds."""
 
-    schema: str = "mopt.matrix/1"
+    schema: Literal["mopt.matrix/1"] = "mopt.matrix/1"
     name: str
     """`2026.11`."""
     as_of: str
@@ -208,30 +237,73 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """SHA-256 over the YAML sources, in name order."""
     architectures: tuple[Architecture, ...]
     products: tuple[Product, ...]
+    chips: tuple[Chip, ...]
     gpus: tuple[GpuRow, ...]
     drivers: tuple[DriverBranch, ...]
     driver_rules: tuple[DriverRule, ...]
     toolkits: tuple[ToolkitRow, ...]
     causes: tuple[CauseRow, ...]
 
+    def rows(self) -> dict[str, tuple[Row, ...]]:
+        """Every row by component, in the order of the fields."""
+        return {
+            "architectures": self.architectures,
+            "products": self.products,
+            "chips": self.chips,
+            "gpus": self.gpus,
+            "drivers": self.drivers,
+            "driver_rules": self.driver_rules,
+            "toolkits": self.toolkits,
+            "causes": self.causes,
+        }
+
 
 class Matrix:
     """Look-ups over an edition. A miss is None: *not in this matrix*, which is not *unsupported*."""
 
-    __slots__ = ("_architectures", "_branches", "_causes", "_gpus", "_products", "_toolkits", "edition")
+    __slots__ = (
+        "_architectures",
+        "_branches",
+        "_causes",
+        "_chips",
+        "_gpus",
+        "_products",
+        "_rules",
+        "_toolkits",
+        "edition",
+    )
 
     def __init__(self, edition: Edition) -> None:
         self.edition = edition
-        self._gpus = {row.pci_device_id: row for row in edition.gpus}
+        self._gpus: dict[str, list[GpuRow]] = {}
+        for gpu in edition.gpus:
+            self._gpus.setdefault(gpu.pci_device_id, []).append(gpu)
         self._products = {i: row for row in edition.products for i in row.pci_device_ids}
         self._architectures = {row.architecture: row for row in edition.architectures}
+        self._chips = {row.chip: row for row in edition.chips}
         self._branches = {row.major: row for row in edition.drivers}
+        self._rules = {row.id: row for row in edition.driver_rules}
         self._toolkits = {row.cuda.parts[:2]: row for row in edition.toolkits}
         self._causes = {row.id: row for row in edition.causes}
 
-    def gpu(self, device_id: str) -> GpuRow | None:
-        """The row of a PCI id such as `10de:2335`."""
-        return self._gpus.get(device_id.lower())
+    def gpus(self, device_id: str) -> tuple[GpuRow, ...]:
+        """Every row of a PCI id: one, or one for each kind of board that shares it."""
+        return tuple(self._gpus.get(device_id.lower(), ()))
+
+    def gpu(self, device_id: str, subsystem_id: str = "") -> GpuRow | None:
+        """The row of a PCI id such as `10de:2335`, and of a subsystem id such as `10de:18be` if known.
+
+        Where several boards remain possible the answer is one row that claims only what they share:
+        names joined by ` / `, memory left out when it differs.
+        """
+        rows = self.gpus(device_id)
+        board = subsystem_id.lower()
+        if board and len(rows) > 1:
+            named = tuple(row for row in rows if board in row.subsystem_ids)
+            rows = named or tuple(row for row in rows if not row.subsystem_ids) or rows
+        if not rows:
+            return None
+        return rows[0] if len(rows) == 1 else _common(rows)
 
     def product(self, device_id: str) -> Product | None:
         """The hand-checked card with this PCI id."""
@@ -240,9 +312,16 @@ class Matrix:
     def architecture(self, name: str) -> Architecture | None:
         return self._architectures.get(name)
 
+    def chip(self, code: str) -> Chip | None:
+        return self._chips.get(code)
+
     def branch(self, driver: Dotted) -> DriverBranch | None:
         """The branch a driver version belongs to."""
         return self._branches.get(driver.major)
+
+    def rule(self, rule_id: str) -> DriverRule | None:
+        """The sentence with a source that explanations quote: `fwd-compat`."""
+        return self._rules.get(rule_id)
 
     def toolkit(self, cuda: Dotted) -> ToolkitRow | None:
         """The row of a toolkit's minor release; `13.0.2` finds `13.0`."""
@@ -263,3 +342,48 @@ class Matrix:
             return row.open_module
         architecture = self.architecture(row.architecture)
         return architecture.open_module if architecture else None
+
+    def branches_for(self, device_id: str) -> tuple[int | None, int | None]:
+        """The first and last driver branch for a GPU; None at an end that is open or not known."""
+        row = self.gpu(device_id)
+        architecture = self.architecture(row.architecture) if row else None
+        if row is None or architecture is None:
+            return None, None
+        return architecture.first_branch, row.last_branch or architecture.last_branch
+
+
+def _common(rows: tuple[GpuRow, ...]) -> GpuRow:
+    """One row for several boards of an id: what they share, and nothing more."""
+    first = rows[0]
+    names = {row.name.casefold(): row.name for row in reversed(rows)}
+    listed = [row.min_driver for row in rows if row.min_driver is not None]
+    shared = {
+        field: getattr(first, field)
+        for field in ("memory_gb", "memory_type", "bandwidth_gb_s")
+        if len({getattr(row, field) for row in rows}) == 1
+    }
+    differing = {"memory_gb": None, "memory_type": "", "bandwidth_gb_s": None}
+    return msgspec.structs.replace(
+        first,
+        name=" / ".join(reversed(names.values())),
+        former_names=tuple(name for row in rows for name in row.former_names),
+        min_driver=min(listed, default=None),
+        source=tuple(dict.fromkeys(text for row in rows for text in row.source)),
+        subsystem_ids=tuple(board for row in rows for board in row.subsystem_ids),
+        unlisted_subsystems=sum(row.unlisted_subsystems for row in rows),
+        **{**differing, **shared},
+    )
+
+
+def enc_version(value: object) -> str:
+    """How msgspec writes a version: its raw text."""
+    if isinstance(value, Version):
+        return value.raw
+    raise NotImplementedError(f"{type(value).__name__} is not a type of the matrix")
+
+
+def dec_version(kind: type, value: object) -> object:
+    """How msgspec reads a version back."""
+    if issubclass(kind, Version) and isinstance(value, str):
+        return kind(value)
+    raise NotImplementedError(f"{kind.__name__} is not a type of the matrix")

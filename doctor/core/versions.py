@@ -58,6 +58,10 @@ class Version(ABC):
         return f"{type(self).__name__}({self.raw!r})"
 
 
+# `[0-9]`, not `\d`: digits of other scripts are no part of any scheme here.
+_DOTTED = re.compile(r"[vVrR]?([0-9]+(?:\.[0-9]+)*)")
+_DEB_TEXT = re.compile(r"[A-Za-z0-9.+~:-]+")
+_RPM_TEXT = re.compile(r"[!-~]+")
 
 
 class Dotted(Version):
@@ -73,7 +77,7 @@ class Dotted(Version):
 
     @staticmethod
     def _key(raw: str) -> tuple[int, ...]:
-        head = re.match(r"[vVrR]?(\d+(?:\.\d+)*)", raw)
+        head = _DOTTED.match(raw)
         if head is None:
             raise ValueError(f"`{raw}` is not a dotted version: it has no leading number")
         numbers = [int(part) for part in head.group(1).split(".")]
@@ -84,7 +88,7 @@ class Dotted(Version):
     @property
     def parts(self) -> tuple[int, ...]:
         """All leading numbers as written: `(12, 0)` for `12.0`."""
-        head = re.match(r"[vVrR]?(\d+(?:\.\d+)*)", self.raw)
+        head = _DOTTED.match(self.raw)
         return tuple(int(p) for p in head.group(1).split(".")) if head else ()
 
     @property
@@ -102,7 +106,8 @@ class Pep440(Version):
     @staticmethod
     def _key(raw: str) -> Any:
         # 15 ms of CPU at import; nothing on the host's check path needs it.
-        from packaging.version import InvalidVersion, Version as PackagingVersion
+        from packaging.version import InvalidVersion
+        from packaging.version import Version as PackagingVersion
 
         try:
             return PackagingVersion(raw)
@@ -134,7 +139,7 @@ def _deb_order(char: str) -> int:
 def _deb_part(text: str) -> tuple[tuple[tuple[int, ...], int], ...]:
     """A comparable form of one part: pairs of (non-digit run closed by 0, number)."""
     pairs = []
-    for run, digits in re.findall(r"(\D*)(\d*)", text):
+    for run, digits in re.findall(r"([^0-9]*)([0-9]*)", text):
         if run or digits:
             pairs.append(((*(_deb_order(c) for c in run), 0), int(digits or 0)))
     # An end counts like an empty run: `1.0` < `1.0-x`, but `1.0~x` < `1.0`.
@@ -150,6 +155,8 @@ class Deb(Version):
 
     @staticmethod
     def _key(raw: str) -> Any:
+        if not _DEB_TEXT.fullmatch(raw):
+            raise ValueError(f"`{raw}` is not a Debian version: letters, digits and `.+~:-` only")
         epoch, rest = _split_epoch(raw)
         upstream, _, revision = rest.rpartition("-")
         if not upstream:
@@ -161,23 +168,25 @@ def _split_epoch(raw: str) -> tuple[int, str]:
     epoch, colon, rest = raw.partition(":")
     if not colon:
         return 0, raw
-    if not epoch.isdigit():
+    if not (epoch.isascii() and epoch.isdigit()):
         raise ValueError(f"`{raw}` has an epoch that is not a number")
+    if not rest:
+        raise ValueError(f"`{raw}` has nothing after its epoch")
     return int(epoch), rest
 
 
 def _rpm_part(text: str) -> tuple[tuple[int, int, str], ...]:
     """A comparable form of one part in rpmvercmp's order: `~` < end < `^` < letters < numbers."""
     segments: list[tuple[int, int, str]] = []
-    for token in re.findall(r"\d+|[A-Za-z]+|~|\^", text):
-        if token == "~":
+    for part in re.findall(r"[0-9]+|[A-Za-z]+|~|\^", text):
+        if part == "~":
             segments.append((-1, 0, ""))
-        elif token == "^":
+        elif part == "^":
             segments.append((1, 0, ""))
-        elif token.isdigit():
-            segments.append((3, int(token), ""))
+        elif part.isdigit():
+            segments.append((3, int(part), ""))
         else:
-            segments.append((2, 0, token))
+            segments.append((2, 0, part))
     segments.append((0, 0, ""))
     return tuple(segments)
 
@@ -193,6 +202,8 @@ class Rpm(Version):
 
     @staticmethod
     def _key(raw: str) -> Any:
+        if not _RPM_TEXT.fullmatch(raw):
+            raise ValueError(f"`{raw}` is not an RPM version: printable ASCII without spaces only")
         epoch, rest = _split_epoch(raw)
         version, _, release = rest.partition("-")
         return (epoch, _rpm_part(version), _rpm_part(release))

@@ -1,0 +1,194 @@
+"""The grammar of `mopt-doctor`. A command's modules are imported only when it runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from doctor import __version__
+from doctor.errors import DoctorError, MatrixError, exit_code_table
+
+__all__ = ["build_parser", "main"]
+
+_EPILOG = f"exit codes:\n{exit_code_table()}\n\nIt changes nothing on the host, and asks no network."
+
+
+class _Interrupted(Exception):  # noqa: N818 - a signal is no error
+    """SIGTERM arrived; raised so that children are ended before we go."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code (see `doctor.errors.EXIT_CODES`)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if not hasattr(options, "run"):
+        options = parser.parse_args(["check", *arguments])
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        code = int(options.run(options))
+        sys.stdout.flush()
+    except DoctorError as error:
+        return _complain(error, debug=options.debug)
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _say_interrupted(130)
+    except _Interrupted:
+        return _say_interrupted(143)
+    except Exception as error:  # noqa: BLE001 - the border: a bug is told in one line, kept whole for --debug
+        return _bug(error, debug=options.debug)
+    return code
+
+
+def _terminate(_signum: int, _frame: object) -> None:
+    raise _Interrupted
+
+
+def _say_interrupted(code: int) -> int:
+    sys.stderr.write("mopt-doctor: interrupted; nothing was changed\n")
+    return code
+
+
+def _complain(error: DoctorError, *, debug: bool) -> int:
+    if debug:
+        raise error
+    lines = [f"mopt-doctor: {error.message}"]
+    if isinstance(error, MatrixError):
+        lines += [f"  {problem}" for problem in error.problems]
+    lines += [f"  hint: {hint}" for hint in error.hints]
+    from doctor.report.escape import escape
+
+    sys.stderr.write("\n".join(escape(line) for line in lines) + "\n")
+    return error.exit_code
+
+
+def _bug(error: Exception, *, debug: bool) -> int:
+    if debug:
+        raise error
+    from doctor.report.escape import escape
+
+    words = escape(f"{type(error).__name__}: {error}")
+    sys.stderr.write(
+        f"mopt-doctor: a bug in mopt-doctor {__version__}: {words}\n"
+        "  hint: `--debug` shows where; a bundle from `mopt-doctor collect` makes it repeatable\n"
+    )
+    return 70
+
+
+# --- the grammar ----------------------------------------------------------------------------------
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="mopt-doctor",
+        description="Judges an NVIDIA inference host: does its stack fit together, and what is the one cause"
+        " if it does not. Without a command: `check`.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"mopt-doctor {__version__}")
+    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(metavar="COMMAND")
+    _add_check(commands)
+    _add_collect(commands)
+    _add_matrix(commands)
+    _add_config(commands)
+    return parser
+
+
+_Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _command(commands: _Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
+    """One command: `run` is `MODULE:FUNCTION` below doctor.commands, imported when it runs."""
+    one: argparse.ArgumentParser = commands.add_parser(  # type: ignore[attr-defined]
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    one.set_defaults(run=_later(run))
+    one.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show tracebacks")
+    return one
+
+
+def _later(target: str) -> Callable[[argparse.Namespace], int]:
+    module, _, function = target.partition(":")
+
+    def run(options: argparse.Namespace) -> int:
+        from importlib import import_module
+
+        return int(getattr(import_module(f"doctor.commands.{module}"), function)(options))
+
+    return run
+
+
+def _add_look(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--no-color", action="store_true", help="no colour (also: NO_COLOR)")
+    one.add_argument("--ascii", action="store_true", help="no character beyond ASCII (also: MOPT_ASCII)")
+
+
+def _add_source(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--sysroot", metavar="DIR", help="read a host below DIR: a chroot or a mounted disk")
+    one.add_argument(
+        "--timeout", metavar="S", help="seconds for the whole collection (15; also: MOPT_TIMEOUT)"
+    )
+
+
+def _add_check(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "check", "judge this host, or a bundle taken on another one", "check:run")
+    one.add_argument(
+        "--from", dest="bundle", metavar="FILE", help="a bundle of `collect` instead of this host"
+    )
+    _add_source(one)
+    one.add_argument("--goal", default="present", metavar="GOAL", help="what the host is for (present)")
+    one.add_argument("--only", action="append", default=[], metavar="AREA,ID", help="these checks only")
+    one.add_argument("--skip", action="append", default=[], metavar="AREA,ID", help="not these checks")
+    one.add_argument("--list-checks", action="store_true", help="list the checks and end")
+    one.add_argument("--format", choices=("text", "json"), default="text", help="form of the answer (text)")
+    one.add_argument("--json", action="store_true", help="the same as --format json")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE")
+    one.add_argument("--strict", action="store_true", help="warnings count as failures")
+    one.add_argument("-v", "--verbose", action="store_true", help="every check, and the facts")
+    one.add_argument("-q", "--quiet", action="store_true", help="the first line only")
+    _add_look(one)
+
+
+def _add_collect(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "collect", "take the evidence of this host into a bundle", "collect:run")
+    one.add_argument("-o", dest="output", metavar="FILE", help="FILE.tar.gz, or a directory")
+    _add_source(one)
+    one.add_argument("--redact", action="store_true", help="replace names, users, addresses, serials, UUIDs")
+    one.add_argument("--list-items", action="store_true", help="list what is collected, and why, and end")
+    one.add_argument("--facts", action="store_true", help="print the facts (mopt.host/1) instead of saving")
+
+
+def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "matrix", "look into the compatibility matrix", "matrix:overview")
+    inner = one.add_subparsers(metavar="COMMAND", required=True)
+    show = _command(inner, "show", "show the edition, or the rows of a GPU, driver or CUDA", "matrix:show")
+    show.add_argument("kind", nargs="?", choices=("gpu", "driver", "cuda"), help="what to look up")
+    show.add_argument("query", nargs="?", default="", help="H200, 10de:2335, 580.126.20, 13.0, …")
+    show.add_argument("--json", action="store_true", help="rows as JSON")
+    validate = _command(inner, "validate", "check the matrix source, all faults at once", "matrix:validate")
+    validate.add_argument("directory", nargs="?", metavar="DIR", help="a matrices folder (the installed one)")
+    validate.add_argument("--stats", action="store_true", help="count rows")
+
+
+def _add_config(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "config", "look at the settings", "config:show")
+    inner = one.add_subparsers(metavar="COMMAND", required=True)
+    show = _command(inner, "show", "show each setting and where it came from", "config:show")
+    show.add_argument("--json", action="store_true", help="as JSON")
+    show.add_argument("--timeout", metavar="S", help=argparse.SUPPRESS)
+    _add_look(show)

@@ -1,0 +1,1 @@
+"""The bodies of the commands; `doctor.cli` imports one when it runs."""

@@ -1,0 +1,147 @@
+"""`mopt-doctor check`: evidence in, verdict out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+
+import msgspec
+
+from doctor import __version__
+from doctor.config import Settings, check_root_ownership, load_settings
+from doctor.core.check import Check
+from doctor.core.checks import CHECKS
+from doctor.core.evidence import Evidence
+from doctor.core.finding import AREAS, CheckReport
+from doctor.core.goal import PRESENT
+from doctor.core.host import Host
+from doctor.core.judge import judge, selected
+from doctor.edition.load import load_matrix
+from doctor.errors import UsageError
+from doctor.facts.read import read_host
+
+__all__ = ["run"]
+
+_TEXT_WIDTH = 80
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge this host or a bundle; the exit code is the verdict's."""
+    settings = _settings(options)
+    checks = _chosen(options)
+    if options.list_checks:
+        return _list_checks(checks)
+    if options.goal != PRESENT.text:
+        raise UsageError(
+            f"the goal `{options.goal}` needs the resolver, which this version does not have",
+            hints=("`--goal present` judges what is installed; it is the default",),
+        )
+    check_root_ownership(settings)
+    started = perf_counter()
+    evidence = _evidence(options, settings)
+    collected = perf_counter()
+    host = read_host(evidence)
+    read = perf_counter()
+    report = judge(host, load_matrix(), checks=checks, tool=f"mopt-doctor {__version__}")
+    report = _finish(
+        report,
+        strict=options.strict,
+        timings={
+            "collect_ms": round((collected - started) * 1000, 1),
+            "read_ms": round((read - collected) * 1000, 1),
+            "judge_ms": round((perf_counter() - read) * 1000, 1),
+        },
+    )
+    _write(_render(report, host, options, settings), options.output)
+    return report.exit_code
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    return load_settings(
+        timeout_s=options.timeout,
+        no_color=options.no_color,
+        ascii_only=options.ascii or not _speaks_unicode(),
+        stdout_is_terminal=sys.stdout.isatty() and not options.output,
+    )
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
+
+
+def _evidence(options: argparse.Namespace, settings: Settings) -> Evidence:
+    if options.bundle and options.sysroot:
+        raise UsageError("`--from` and `--sysroot` name two hosts", hints=("give one of them",))
+    if options.bundle:
+        from doctor.evidence.bundle import read_bundle
+
+        return read_bundle(options.bundle)
+    from doctor.evidence.live import collect_live
+
+    return collect_live(budget_s=settings.timeout_s, sysroot=options.sysroot)
+
+
+def _words(values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in value.split(",") if word]
+
+
+def _chosen(options: argparse.Namespace) -> tuple[Check, ...]:
+    only, skip = _words(options.only), _words(options.skip)
+    names = {*AREAS, *(c.id for c in CHECKS)}
+    for word in (*only, *skip):
+        if word not in names:
+            from difflib import get_close_matches
+
+            near = get_close_matches(word, sorted(names), n=1)
+            hints = (f"nearest: `{near[0]}`",) if near else ("`mopt-doctor check --list-checks` lists them",)
+            raise UsageError(f"`{word}` is neither an area nor a check", hints=hints)
+    return selected(only, skip)
+
+
+def _list_checks(checks: Sequence[Check]) -> int:
+    for one in checks:
+        mark = "decides" if one.is_critical else ""
+        sys.stdout.write(f"{one.id:<28} {one.title:<44} {mark}".rstrip() + "\n")
+    return 0
+
+
+def _finish(report: CheckReport, *, strict: bool, timings: dict[str, float]) -> CheckReport:
+    """The report with its timings; under --strict a warning makes a ready host not ready."""
+    report = msgspec.structs.replace(report, timings=timings)
+    if strict and report.verdict == "ready" and any(f.status == "warn" for f in report.findings):
+        scopes = tuple(msgspec.structs.replace(s, verdict="not_ready") for s in report.scopes)
+        return msgspec.structs.replace(report, verdict="not_ready", exit_code=1, scopes=scopes)
+    return report
+
+
+def _render(report: CheckReport, host: Host, options: argparse.Namespace, settings: Settings) -> bytes:
+    if options.json or options.format == "json":
+        from doctor.report.machine import to_json
+
+        return to_json(report)
+    from doctor.report.text import render_check
+
+    text = render_check(
+        report,
+        width=_TEXT_WIDTH,
+        colour=settings.colour,
+        ascii_only=settings.ascii_only,
+        verbose=options.verbose,
+        host=host,
+    )
+    return (text.split("\n", 1)[0].rstrip() + "\n" if options.quiet else text).encode()
+
+
+def _write(answer: bytes, path: str | None) -> None:
+    if path is None or path == "-":
+        sys.stdout.buffer.write(answer)
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(answer)
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be written: {error.strerror}") from None

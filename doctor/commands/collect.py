@@ -1,0 +1,52 @@
+"""`mopt-doctor collect`: the evidence of this host as a bundle that can be saved, sent and replayed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from doctor.config import check_root_ownership, load_settings
+from doctor.errors import UsageError
+
+__all__ = ["run"]
+
+
+def run(options: argparse.Namespace) -> int:
+    """Collect, redact when asked, and write the bundle or the facts. 0 when it was written."""
+    settings = load_settings(timeout_s=options.timeout)
+    if options.list_items:
+        from doctor.evidence.live import list_items
+
+        sys.stdout.write(list_items())
+        return 0
+    if not options.output and not options.facts:
+        raise UsageError(
+            "`collect` needs to know where the bundle goes",
+            hints=("`-o host.tar.gz` saves it", "`--facts` prints the facts instead"),
+        )
+    check_root_ownership(settings)
+    from doctor.evidence.live import collect_live
+
+    evidence = collect_live(budget_s=settings.timeout_s, sysroot=options.sysroot)
+    if options.redact:
+        from doctor.evidence.redact import redact
+
+        evidence = redact(evidence)
+    if options.facts:
+        from doctor.facts.read import read_host
+        from doctor.report.machine import to_json
+
+        sys.stdout.buffer.write(to_json(read_host(evidence)))
+    if options.output:
+        from doctor.evidence.bundle import write_bundle
+
+        write_bundle(evidence, options.output)
+        sys.stderr.write(_said(options.output, len(evidence.meta.items), redacted=options.redact))
+    return 0
+
+
+def _said(path: str, count: int, *, redacted: bool) -> str:
+    words = f"wrote {count} items to `{path}`"
+    if not redacted:
+        words += "; it names this host, its users and serials: `--redact` replaces them"
+    return f"{words}\n"

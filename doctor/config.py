@@ -1,0 +1,185 @@
+"""Settings, paths and the ownership rule: one place that says where each choice came from."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from doctor.errors import ConfigError, UsageError
+from doctor.timeouts import COLLECT_BUDGET_S
+
+__all__ = [
+    "Setting",
+    "Settings",
+    "check_root_ownership",
+    "data_dir",
+    "load_settings",
+    "ownership_faults",
+]
+
+#: Everything `MOPT_*` that is read; `config show` prints the same list.
+_VARIABLES = {
+    "data": "MOPT_DATA",
+    "timeout_s": "MOPT_TIMEOUT",
+    "no_color": "NO_COLOR",
+    "ascii": "MOPT_ASCII",
+}
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A value and where it came from: `default`, `environment NAME`, `option --NAME`."""
+
+    name: str
+    value: str
+    origin: str
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command works with."""
+
+    data: Path
+    timeout_s: float
+    colour: bool
+    ascii_only: bool
+    origins: tuple[Setting, ...] = ()
+
+
+def _package_parent() -> Path:
+    return Path(__file__).resolve().parent.parent
+
+
+def data_dir(name: str) -> Path:
+    """Where `matrices` or `playbooks` lie: beside the `doctor` package, in tree, editable and wheel alike.
+
+    `MOPT_DATA` names another parent folder. The current directory and PYTHONPATH never matter:
+    `importlib.resources` would merge a hostile `matrices/` of the working directory.
+    """
+    override = os.environ.get(_VARIABLES["data"])
+    return (Path(override) if override else _package_parent()) / name
+
+
+def load_settings(
+    *,
+    timeout_s: str | None = None,
+    no_color: bool = False,
+    ascii_only: bool = False,
+    environ: Mapping[str, str] = os.environ,
+    stdout_is_terminal: bool = False,
+) -> Settings:
+    """Settings from options, then the environment, then defaults. Raises UsageError on a bad value."""
+    raw, origin = _first(
+        (timeout_s, "option --timeout"),
+        (environ.get("MOPT_TIMEOUT"), "environment MOPT_TIMEOUT"),
+        (str(COLLECT_BUDGET_S), "default"),
+    )
+    budget = _seconds(raw, origin)
+    colour, colour_origin = _colour(no_color, environ, stdout_is_terminal)
+    plain, plain_origin = _first_true(
+        (ascii_only, "option --ascii"), (bool(environ.get("MOPT_ASCII")), "environment MOPT_ASCII")
+    )
+    data = environ.get("MOPT_DATA")
+    return Settings(
+        data=Path(data) if data else _package_parent(),
+        timeout_s=budget,
+        colour=colour,
+        ascii_only=plain,
+        origins=(
+            Setting(
+                name="data",
+                value=data or str(_package_parent()),
+                origin="environment MOPT_DATA" if data else "default: beside the doctor package",
+            ),
+            Setting(name="timeout_s", value=f"{budget:g}", origin=origin),
+            Setting(name="colour", value=str(colour).lower(), origin=colour_origin),
+            Setting(name="ascii", value=str(plain).lower(), origin=plain_origin),
+        ),
+    )
+
+
+def _first(*choices: tuple[str | None, str]) -> tuple[str, str]:
+    return next((value, origin) for value, origin in choices if value is not None)
+
+
+def _first_true(*choices: tuple[bool, str]) -> tuple[bool, str]:
+    return next(((True, origin) for value, origin in choices if value), (False, "default"))
+
+
+def _seconds(raw: str, origin: str) -> float:
+    try:
+        value = float(raw)
+    except ValueError:
+        value = float("nan")
+    if not 0.5 <= value <= 600:
+        raise UsageError(
+            f"the timeout `{raw}` ({origin}) is not a number of seconds between 0.5 and 600",
+            hints=("use `--timeout 30` for a node whose first NVML call is slow",),
+        )
+    return value
+
+
+def _colour(no_color: bool, environ: Mapping[str, str], terminal: bool) -> tuple[bool, str]:
+    if no_color:
+        return False, "option --no-color"
+    if environ.get("NO_COLOR"):
+        return False, "environment NO_COLOR"
+    if environ.get("TERM") == "dumb":
+        return False, "environment TERM=dumb"
+    return terminal, "stdout is a terminal" if terminal else "stdout is no terminal"
+
+
+# --- the ownership rule ---------------------------------------------------------------------------
+
+
+def ownership_faults(path: Path) -> Iterator[str]:
+    """Why a file may not be trusted by root: each path step that somebody else could replace.
+
+    As sshd's StrictModes: the file and every parent are owned by root and not writable by group or
+    others. A sticky parent (`/tmp`) is no fault: others cannot rename or remove root's entry in it.
+    """
+    resolved = path.resolve()
+    for step in (resolved, *resolved.parents):
+        try:
+            status = step.stat()
+        except OSError as error:
+            yield f"`{step}` cannot be examined: {error.strerror}"
+            continue
+        if status.st_uid != 0:
+            yield f"`{step}` is owned by uid {status.st_uid}, not by root"
+        elif _is_writable_by_others(status.st_mode, is_parent=step != resolved):
+            yield f"`{step}` is writable by group or others (mode {stat.S_IMODE(status.st_mode):04o})"
+
+
+def _is_writable_by_others(mode: int, *, is_parent: bool) -> bool:
+    return bool(mode & 0o022) and not (is_parent and mode & stat.S_ISVTX)
+
+
+def check_root_ownership(settings: Settings) -> None:
+    """Refuse to run as root from files that somebody else could have written. Does nothing otherwise.
+
+    Raises ConfigError naming each fault and the commands that make a root-owned installation.
+    """
+    if os.geteuid() != 0:
+        return
+    import sys
+
+    trusted = {
+        Path(__file__).parent,
+        Path(sys.executable),
+        settings.data / "matrices",
+        *(Path(m.__file__).parent for m in (msgspec,) if m.__file__),
+    }
+    faults = sorted({fault for path in trusted for fault in ownership_faults(path)})
+    if faults:
+        raise ConfigError(
+            "root would run code or data that another user can change:\n  " + "\n  ".join(faults),
+            hints=(
+                "`python3 -m venv /opt/mopt-doctor`",
+                "`/opt/mopt-doctor/bin/pip install mopt-doctor`",
+                "`/opt/mopt-doctor/bin/mopt-doctor check`",
+                "or run it as the owner: most of `check` needs no root",
+            ),
+        )

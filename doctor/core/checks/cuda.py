@@ -1,0 +1,172 @@
+"""Checks of CUDA: does it start, which libcuda, does the driver speak what the toolkits need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
+from doctor.core.checks.applies import on_gpu_host
+from doctor.core.host import Absent, CudaProbe, Library, Toolkit, is_not_there, known
+from doctor.core.matrix import ToolkitRow
+from doctor.core.versions import Dotted
+from doctor.core.views import default_library, same_version
+
+__all__ = ["CHECKS"]
+
+
+@check("cuda.init", "cuInit", applies=(on_gpu_host,), critical=True)
+def init(case: Case) -> Iterator[Outcome]:
+    """`cuInit(0)` succeeds in a process of its own: CUDA programs can start."""
+    fact = case.host.cuda.probe
+    if isinstance(fact, Absent):
+        yield _not_probed(fact)
+        return
+    yield _probe_outcome(fact.value)
+
+
+def _not_probed(fact: Absent) -> Outcome:
+    if fact.reason == "not_collected":
+        # Foreign reports never ask it; what they do not hold cannot leave a verdict open.
+        return skipped("cuInit was not asked in this evidence")
+    if fact.reason == "not_installed":
+        return failed("libcuda.so.1 is not on the host", wanted="cuInit returns 0")
+    return unknown("cuInit gave no answer", wanted="cuInit returns 0", why=(fact.detail or fact.reason,))
+
+
+def _probe_outcome(probe: CudaProbe) -> Outcome:
+    wanted = "cuInit returns 0"
+    where = f"libcuda from `{probe.library_path}`"
+    if probe.result == 0:
+        devices = f"{probe.device_count} device(s)" if probe.device_count is not None else "it starts"
+        return passed(f"{devices}, {where}", wanted=wanted)
+    if probe.result is None and probe.error:
+        return failed(f"libcuda.so.1 cannot be loaded: {probe.error}", wanted=wanted)
+    if probe.result is None:
+        return unknown("it did not return", wanted=wanted)
+    why = (where,) if probe.library_path else ()
+    return failed(f"{probe.result} {probe.name}".rstrip(), wanted=wanted, why=why)
+
+
+@check("cuda.libcuda", "libcuda of the driver", applies=(on_gpu_host,))
+def libcuda(case: Case) -> Iterator[Outcome]:
+    """The libcuda that programs load belongs to the loaded driver, or is a newer compat library."""
+    probe, driver = known(case.host.cuda.probe), known(case.host.driver.kernel_version)
+    path, version = _libcuda(case, probe)
+    if version is None or driver is None:
+        yield skipped("libcuda or the driver has no version to compare")
+    elif same_version(version, driver):
+        yield passed(f"{version} from `{path}`")
+    elif probe is not None and probe.result == 0:
+        yield passed(
+            f"{version} from `{path}` works with driver {driver}", why=("forward compatibility is in use",)
+        )
+    elif "/compat/" in path:
+        yield failed(f"compat library {version} from `{path}`", wanted=f"libcuda of driver {driver}")
+    else:
+        # A plain version difference is `driver.userspace_match`'s to tell.
+        yield skipped(f"libcuda is {version}, the module {driver}: see `driver.userspace_match`")
+
+
+def _libcuda(case: Case, probe: CudaProbe | None) -> tuple[str, Dotted | None]:
+    if probe is not None and probe.library_path:
+        return probe.library_path, probe.library_version
+    library = default_library(case, "libcuda.so.1")
+    return (library.path, library.version) if library else ("", None)
+
+
+@check(
+    "cuda.driver_floor",
+    "driver new enough for the toolkits",
+    needs=("cuda.toolkits",),
+    applies=(on_gpu_host,),
+)
+def driver_floor(case: Case) -> Iterator[Outcome]:
+    """Each CUDA major has a least driver; below it programs built with that toolkit do not start."""
+    driver = known(case.host.driver.kernel_version)
+    toolkits = known(case.host.cuda.toolkits) or ()
+    if not toolkits or driver is None:
+        yield skipped("no CUDA toolkit on the host" if not toolkits else "no driver version is known")
+        return
+    for toolkit in toolkits:
+        yield _floor_outcome(case, toolkit, driver)
+
+
+def _floor_outcome(case: Case, toolkit: Toolkit, driver: Dotted) -> Outcome:
+    row = case.matrix.toolkit(toolkit.version) if toolkit.version else None
+    if row is None:
+        name = toolkit.version or toolkit.path
+        text = f"CUDA {name} is not in matrix {case.matrix.edition.name}"
+        return unknown(text, subject=toolkit.path)
+    if driver >= row.driver_floor:
+        return _above_floor(row, toolkit, driver)
+    wanted = f"driver {row.driver_floor} or newer for CUDA {row.cuda}"
+    compat = _compat_for(case, toolkit)
+    if compat is not None:
+        why = (f"`{compat.path}` is there: forward compatibility, for data-centre GPUs only",)
+        return passed(f"driver {driver}", subject=toolkit.path, wanted=wanted, why=why)
+    say = failed if toolkit.is_default else warned
+    return say(f"driver {driver}", subject=toolkit.path, wanted=wanted, why=row.source[:1])
+
+
+def _above_floor(row: ToolkitRow, toolkit: Toolkit, driver: Dotted) -> Outcome:
+    if row.driver is not None and driver < row.driver:
+        why = (f"minor-version compatibility: PTX that CUDA {row.cuda} makes needs driver {row.driver}",)
+        return passed(f"driver {driver}", subject=toolkit.path, why=why)
+    return passed(f"driver {driver}", subject=toolkit.path)
+
+
+def _compat_for(case: Case, toolkit: Toolkit) -> Library | None:
+    libraries = known(case.host.driver.libraries) or ()
+    return next(
+        (x for x in libraries if x.is_compat and toolkit.version and x.path.startswith(f"{toolkit.path}/")),
+        None,
+    )
+
+
+@check(
+    "cuda.toolkit_targets",
+    "toolkit compiles for the GPU",
+    needs=("cuda.toolkits", "pci"),
+    applies=(on_gpu_host,),
+)
+def toolkit_targets(case: Case) -> Iterator[Outcome]:
+    """Just-in-time builds need an nvcc that knows the GPU's compute capability."""
+    for toolkit in known(case.host.cuda.toolkits) or ():
+        row = case.matrix.toolkit(toolkit.version) if toolkit.version else None
+        if toolkit.is_default and row is not None and row.sm_targets:
+            yield from _target_outcomes(case, toolkit, row)
+            return
+    yield skipped("no default toolkit whose targets are known")
+
+
+def _target_outcomes(case: Case, toolkit: Toolkit, row: ToolkitRow) -> Iterator[Outcome]:
+    for device_id in sorted({d.device_id for d in case.host.gpus_on_bus}):
+        gpu = case.matrix.gpu(device_id)
+        if gpu is None:
+            yield unknown(f"{device_id} is not in the matrix", subject=toolkit.path)
+        elif gpu.compute_capability.replace(".", "") in row.sm_targets:
+            yield passed(f"CUDA {row.cuda} knows {gpu.compute_capability}", subject=toolkit.path)
+        else:
+            yield warned(
+                f"CUDA {row.cuda} does not know compute capability {gpu.compute_capability}",
+                subject=toolkit.path,
+                wanted=f"a toolkit with sm_{gpu.compute_capability.replace('.', '')} for {gpu.name}",
+                why=("only just-in-time builds need it; prebuilt engines do not", *row.source[-1:]),
+            )
+
+
+@check("cuda.toolkit_link", "default toolkit consistent", needs=("cuda.toolkits",))
+def toolkit_link(case: Case) -> Iterator[Outcome]:
+    """`/usr/local/cuda` and the nvcc in it are of one version."""
+    if is_not_there(case.host.cuda.toolkits) or not known(case.host.cuda.toolkits):
+        yield skipped("no CUDA toolkit on the host")
+        return
+    for toolkit in known(case.host.cuda.toolkits) or ():
+        version, nvcc = toolkit.version, toolkit.nvcc_release
+        if version and nvcc and version.parts[:2] != nvcc.parts[:2]:
+            yield warned(f"nvcc says {nvcc}", subject=toolkit.path, wanted=f"release {version}")
+        else:
+            yield passed(str(version or ""), subject=toolkit.path)
+
+
+CHECKS = (init, libcuda, driver_floor, toolkit_targets, toolkit_link)

@@ -1,0 +1,308 @@
+"""Checks of the driver: bound, loaded, matching its libraries and its GPUs, and answering."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
+from doctor.core.checks.applies import not_wsl, on_gpu_host, on_own_kernel, with_module
+from doctor.core.claims.modules import module_loaded
+from doctor.core.claims.running import cuinit_works, nvml_answers, uvm_not_ready
+from doctor.core.host import Flavour, GpuReport, PciDevice, is_not_there, is_untold, known
+from doctor.core.views import (
+    DRIVER_PACKAGE,
+    driver_major,
+    first_branch,
+    last_branch,
+    nvidia_file,
+    report,
+    running_kernel,
+    same_version,
+)
+
+__all__ = ["CHECKS"]
+
+
+def _name(case: Case, device: PciDevice) -> str:
+    row = case.matrix.gpu(device.device_id)
+    return f"{row.name} [{device.device_id}]" if row else f"[{device.device_id}]"
+
+
+@check(
+    "driver.binding", "GPU bound to the nvidia driver", needs=("pci",), applies=(on_gpu_host, on_own_kernel)
+)
+def binding(case: Case) -> Iterator[Outcome]:
+    """Which kernel driver owns each GPU."""
+    for device in case.host.gpus_on_bus:
+        wanted = "driver `nvidia`"
+        if device.driver is None:
+            yield unknown("the binding was not read", subject=device.address, wanted=wanted)
+        elif device.driver == "nvidia":
+            yield passed(subject=device.address, wanted=wanted)
+        elif device.driver == "vfio-pci":
+            yield skipped("handed to a virtual machine (vfio-pci)", subject=device.address)
+        else:
+            found = f"driver `{device.driver}`" if device.driver else "no driver"
+            yield failed(found, subject=device.address, wanted=wanted, why=(_name(case, device),))
+
+
+@check(
+    "driver.module_loaded",
+    "module loaded",
+    needs=("driver.kernel_version|kernel.modules",),
+    applies=(on_gpu_host,),
+    critical=True,
+)
+def loaded_module(case: Case) -> Iterator[Outcome]:
+    """The `nvidia` module is in the running kernel."""
+    if case.virtualisation == "wsl2":
+        yield skipped("under WSL2 the driver is the one of Windows")
+        return
+    claim = module_loaded(case)
+    wanted = "module `nvidia` loaded"
+    if claim.holds:
+        yield passed(claim.because, wanted=wanted)
+    elif claim.holds is False:
+        yield failed("it is not loaded", wanted=wanted)
+    else:
+        yield unknown("neither `/proc/driver/nvidia/version` nor `/proc/modules` was read", wanted=wanted)
+
+
+@check(
+    "driver.userspace_match",
+    "module and libraries of one version",
+    needs=("driver.kernel_version", "driver.userspace_version"),
+    applies=(on_gpu_host, not_wsl, with_module),
+)
+def userspace_match(case: Case) -> Iterator[Outcome]:
+    """NVML and CUDA refuse to work unless module and user space have the very same version."""
+    kernel, user = known(case.host.driver.kernel_version), known(case.host.driver.userspace_version)
+    wanted = "the same version on both sides"
+    if kernel is None:
+        yield skipped("no module version to compare")
+    elif user is None:
+        yield failed("no driver library on the host", wanted=f"user-space libraries {kernel}")
+    elif same_version(kernel, user):
+        yield passed(f"both are {kernel}", wanted=wanted)
+    else:
+        yield failed(f"module {kernel}, libraries {user}", wanted=wanted)
+
+
+def _running_flavour(case: Case) -> Flavour | None:
+    found = nvidia_file(running_kernel(case))
+    return known(case.host.driver.flavour) or (found.flavour if found else None)
+
+
+@check("driver.flavour", "module flavour fits the GPU", needs=("pci",), applies=(on_gpu_host, on_own_kernel))
+def flavour(case: Case) -> Iterator[Outcome]:
+    """Blackwell and Grace Hopper need the open modules; Maxwell, Pascal and Volta the proprietary ones."""
+    running = _running_flavour(case)
+    if running is None:
+        yield skipped("no module whose flavour is known")
+        return
+    for device in case.host.gpus_on_bus:
+        allowed = case.matrix.open_module(device.device_id)
+        wrong = {"required": "proprietary", "unsupported": "open"}.get(allowed or "")
+        if allowed is None:
+            yield unknown(
+                f"{device.device_id} is not in matrix {case.matrix.edition.name}", subject=device.address
+            )
+        elif running == wrong:
+            other = "open" if running == "proprietary" else "proprietary"
+            yield failed(
+                f"the {running} modules",
+                subject=device.address,
+                wanted=f"the {other} modules for {_name(case, device)}",
+            )
+        else:
+            yield passed(f"the {running} modules", subject=device.address)
+
+
+@check("driver.branch", "branch drives the GPU", needs=("pci",), applies=(on_gpu_host, on_own_kernel))
+def branch(case: Case) -> Iterator[Outcome]:
+    """Each GPU generation has a first driver branch, and old ones have a last one."""
+    major = driver_major(case)
+    if major is None:
+        yield skipped("no driver version is known")
+        return
+    for device in case.host.gpus_on_bus:
+        yield _branch_outcome(case, device, major)
+
+
+def _branch_outcome(case: Case, device: PciDevice, major: int) -> Outcome:
+    first, last = first_branch(case, device.device_id), last_branch(case, device.device_id)
+    subject, found = device.address, f"R{major}"
+    if case.matrix.gpu(device.device_id) is None:
+        text = f"{device.device_id} is not in matrix {case.matrix.edition.name}"
+        return unknown(text, subject=subject, why=("a newer edition may know it",))
+    if last is not None and major > last:
+        return failed(found, subject=subject, wanted=f"R{last} or older for {_name(case, device)}")
+    if first is not None and major < first:
+        return failed(found, subject=subject, wanted=f"R{first} or newer for {_name(case, device)}")
+    return passed(found, subject=subject)
+
+
+@check(
+    "driver.nvml",
+    "NVML answers",
+    needs=("driver.nvml|driver.smi",),
+    applies=(on_gpu_host,),
+    critical=True,
+)
+def nvml(case: Case) -> Iterator[Outcome]:
+    """The management library starts and lists the GPUs; nvidia-smi's word stands in for it."""
+    answered = report(case)
+    wanted = "NVML starts and lists the GPUs"
+    if answered is None and any(is_untold(f) for f in (case.host.driver.nvml, case.host.driver.smi)):
+        yield unknown("neither NVML nor nvidia-smi gave an answer", wanted=wanted)
+    elif answered is None:
+        yield failed("neither `libnvidia-ml.so.1` nor `nvidia-smi` is on the host", wanted=wanted)
+    elif answered.error:
+        yield failed(answered.error, wanted=wanted)
+    elif not answered.gpus and not answered.device_errors:
+        yield failed("it lists no GPU", wanted=wanted)
+    else:
+        yield passed(
+            f"{len(answered.gpus)} GPU(s), driver {answered.driver_version or 'unnamed'}", wanted=wanted
+        )
+
+
+@check(
+    "driver.gpu_count",
+    "every GPU on the bus is usable",
+    needs=("pci", "driver.nvml|driver.smi"),
+    applies=(on_gpu_host, on_own_kernel, with_module),
+)
+def gpu_count(case: Case) -> Iterator[Outcome]:
+    """The driver lists each GPU that is bound to it."""
+    answered = report(case)
+    if answered is None or answered.error:
+        yield skipped("NVML does not answer")
+        return
+    bound = [d for d in case.host.gpus_on_bus if d.driver not in ("vfio-pci", "nouveau")]
+    yield from _compare_counts(case, answered, bound)
+
+
+def _compare_counts(case: Case, answered: GpuReport, bound: list[PciDevice]) -> Iterator[Outcome]:
+    listed = {g.pci_address for g in answered.gpus}
+    excluded = (known(case.host.driver.parameters) or {}).get("ExcludedGpus", "").strip('" ')
+    lost = [d for d in bound if d.address not in listed]
+    for device in lost:
+        if excluded:
+            yield skipped(
+                f"the driver was told to leave GPUs out: ExcludedGpus={excluded}", subject=device.address
+            )
+            continue
+        yield failed(
+            "the driver does not list it",
+            subject=device.address,
+            wanted=f"{_name(case, device)} usable",
+            why=answered.device_errors,
+        )
+    if not lost:
+        yield passed(f"{len(listed)} of {len(bound)}")
+
+
+@check(
+    "driver.device_nodes",
+    "device nodes",
+    needs=("driver.device_nodes",),
+    applies=(on_gpu_host, with_module),
+)
+def device_nodes(case: Case) -> Iterator[Outcome]:
+    """`/dev/nvidiactl` and one node a GPU. They are made on first use, so absence alone is no fault."""
+    if case.virtualisation == "wsl2":
+        yield skipped("WSL2 uses `/dev/dxg`")
+        return
+    nodes = {n.path: n for n in known(case.host.driver.device_nodes) or ()}
+    if "/dev/nvidiactl" in nodes:
+        closed = [n.path for n in nodes.values() if _is_closed(n.path, n.mode)]
+        note = (f"{', '.join(closed)} open to root and its group only",) if closed else ()
+        yield passed(f"{len(nodes)} nodes", why=note)
+    elif cuinit_works(case).holds or nvml_answers(case).holds:
+        yield passed("made on first use")
+    else:
+        yield failed("`/dev/nvidiactl` does not exist", wanted="`/dev/nvidiactl` and `/dev/nvidia0`")
+
+
+def _is_closed(path: str, mode: str) -> bool:
+    usable = path.startswith("/dev/nvidia") and "caps" not in path
+    return usable and mode.isdigit() and int(mode, 8) & 0o006 != 0o006
+
+
+@check(
+    "driver.uvm",
+    "nvidia_uvm ready",
+    needs=("kernel.modules|driver.device_nodes",),
+    applies=(on_gpu_host, with_module),
+)
+def uvm(case: Case) -> Iterator[Outcome]:
+    """CUDA needs nvidia_uvm and its node. They come with the first CUDA call, so cuInit decides."""
+    if case.virtualisation == "wsl2":
+        yield skipped("WSL2 has no nvidia_uvm")
+        return
+    ready, works = uvm_not_ready(case), cuinit_works(case)
+    wanted = "module `nvidia_uvm` and `/dev/nvidia-uvm`"
+    if works.holds:
+        yield passed("cuInit works", wanted=wanted)
+    elif ready.holds and works.holds is False:
+        yield failed(ready.because, wanted=wanted)
+    elif ready.holds:
+        yield passed(f"{ready.because}: both come with the first CUDA call", wanted=wanted)
+    elif ready.holds is False:
+        yield passed("loaded, node present", wanted=wanted)
+    else:
+        yield unknown("module list or device nodes were not read", wanted=wanted)
+
+
+@check("driver.packages", "driver packages whole", needs=("packages",), applies=(on_own_kernel,))
+def packages(case: Case) -> Iterator[Outcome]:
+    """Every NVIDIA package is fully installed; a half-configured one blocks the package manager."""
+    if is_not_there(case.host.packages):
+        yield skipped("no package manager that is known here")
+        return
+    found = known(case.host.packages)
+    half = [p for p in found.installed if p.state != "installed"] if found else []
+    for package in half:
+        yield warned(f"`{package.name}` is {package.state}", subject=package.name, wanted="installed")
+    if not half:
+        yield passed("all whole")
+
+
+@check(
+    "driver.install_source",
+    "one source for the driver",
+    needs=("driver.libraries", "packages"),
+    applies=(on_gpu_host, on_own_kernel),
+)
+def install_source(case: Case) -> Iterator[Outcome]:
+    """Driver libraries that no package owns beside driver packages: two installations in one place."""
+    packages = known(case.host.packages)
+    mine = [p.name for p in packages.installed if DRIVER_PACKAGE.match(p.name)] if packages else []
+    libraries = [x for x in known(case.host.driver.libraries) or () if not x.is_compat]
+    stray = [x.path for x in libraries if x.package == ""]
+    if mine and stray:
+        yield warned(
+            f"`{mine[0]}` is installed, and no package owns `{stray[0]}`",
+            wanted="all driver files from one source",
+            why=("a runfile or hand-made installation beside packages: updates change half of it",),
+        )
+    elif stray and libraries:
+        yield passed("no package: files put in place by hand or by the image", why=(f"e.g. `{stray[0]}`",))
+    else:
+        yield passed(f"packages such as `{mine[0]}`" if mine else "")
+
+
+CHECKS = (
+    binding,
+    loaded_module,
+    flavour,
+    branch,
+    userspace_match,
+    nvml,
+    gpu_count,
+    device_nodes,
+    uvm,
+    packages,
+    install_source,
+)

@@ -1,0 +1,158 @@
+"""Claims about versions that must fit: module and libraries, driver and GPU, driver and CUDA."""
+
+from __future__ import annotations
+
+from doctor.core.check import Case
+from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
+from doctor.core.claims.modules import packages_half_installed
+from doctor.core.host import PciDevice, known
+from doctor.core.views import (
+    driver_major,
+    first_branch,
+    last_branch,
+    messages,
+    nvidia_file,
+    report,
+    running_kernel,
+    same_version,
+)
+
+
+def userspace_differs(case: Case) -> Claimed:
+    if case.virtualisation == "wsl2":
+        return no("under WSL2 library and Windows driver have versions of their own")
+    kernel, user = known(case.host.driver.kernel_version), known(case.host.driver.userspace_version)
+    if kernel is None or user is None:
+        refused = report(case)
+        # NVML_ERROR_LIB_RM_VERSION_MISMATCH: the library itself compared the two.
+        if refused and refused.error_code == 18:
+            return yes("NVML refuses: driver and library versions differ")
+        return UNTOLD
+    return either(
+        not same_version(kernel, user), f"loaded module is {kernel}, user-space libraries are {user}"
+    )
+
+
+def disk_matches_userspace(case: Case) -> Claimed:
+    """The module on disk is the one the libraries want: a reload or reboot is enough."""
+    user, found = known(case.host.driver.userspace_version), nvidia_file(running_kernel(case))
+    next_kernel = known(case.host.kernel.next_release)
+    for kernel in known(case.host.kernel.installed) or ():
+        if kernel.release == next_kernel and nvidia_file(kernel):
+            found = nvidia_file(kernel)
+    if user is None or found is None or found.version is None:
+        return UNTOLD
+    return either(
+        same_version(user, found.version),
+        f"the module on disk for {found.kernel} is {found.version}, as the libraries want",
+    )
+
+
+def disk_matches_loaded(case: Case) -> Claimed:
+    kernel, found = known(case.host.driver.kernel_version), nvidia_file(running_kernel(case))
+    if kernel is None or found is None or found.version is None:
+        return UNTOLD
+    return either(same_version(kernel, found.version), f"the module on disk is {found.version} as well")
+
+
+def libraries_unowned(case: Case) -> Claimed:
+    """Driver libraries that no package owns although driver packages are installed."""
+    mine = [x for x in known(case.host.driver.libraries) or () if not x.is_compat]
+    if not mine or all(x.package is None for x in mine):
+        return UNTOLD
+    stray = [x.path for x in mine if x.package == ""]
+    return either(bool(stray), f"no package owns `{stray[0]}`" if stray else "")
+
+
+def _gpus_with(case: Case, wanted: str) -> list[PciDevice]:
+    return [d for d in case.host.gpus_on_bus if case.matrix.open_module(d.device_id) == wanted]
+
+
+def flavour_open(case: Case) -> Claimed:
+    return _flavour(case, "open")
+
+
+def flavour_proprietary(case: Case) -> Claimed:
+    return _flavour(case, "proprietary")
+
+
+def _flavour(case: Case, wanted: str) -> Claimed:
+    flavour = known(case.host.driver.flavour)
+    if flavour is None:
+        found = nvidia_file(running_kernel(case))
+        flavour = found.flavour if found else None
+    if flavour is None:
+        return UNTOLD
+    return either(flavour == wanted, f"the kernel modules are the {flavour} ones")
+
+
+def gpu_needs_open(case: Case) -> Claimed:
+    said = next(messages(case, "open_modules_required"), None)
+    if said:
+        return yes(f"kernel: {said.text}")
+    gpus = _gpus_with(case, "required")
+    names = ", ".join(f"{d.address} [{d.device_id}]" for d in gpus)
+    return either(bool(gpus), f"{names} runs with the open modules only") if case.host.gpus_on_bus else UNTOLD
+
+
+def gpu_refuses_open(case: Case) -> Claimed:
+    gpus = _gpus_with(case, "unsupported")
+    names = ", ".join(f"{d.address} [{d.device_id}]" for d in gpus)
+    return (
+        either(bool(gpus), f"{names} has no GSP and needs the proprietary modules")
+        if case.host.gpus_on_bus
+        else UNTOLD
+    )
+
+
+def gpu_dropped(case: Case) -> Claimed:
+    major = driver_major(case)
+    if major is None or not case.host.gpus_on_bus:
+        return UNTOLD
+    for device in case.host.gpus_on_bus:
+        last = last_branch(case, device.device_id)
+        if last is not None and major > last:
+            name = f"{device.address} [{device.device_id}]"
+            return yes(f"R{last} is the last branch for {name}; the driver is R{major}")
+    return no()
+
+
+def gpu_too_new(case: Case) -> Claimed:
+    major = driver_major(case)
+    if major is None or not case.host.gpus_on_bus:
+        return UNTOLD
+    for device in case.host.gpus_on_bus:
+        first = first_branch(case, device.device_id)
+        if first is not None and major < first:
+            name = f"{device.address} [{device.device_id}]"
+            return yes(f"R{first} is the first branch for {name}; the driver is R{major}")
+    return no()
+
+
+def toolkit_needs_newer_driver(case: Case) -> Claimed:
+    driver, toolkits = known(case.host.driver.kernel_version), known(case.host.cuda.toolkits)
+    if driver is None or toolkits is None:
+        return UNTOLD
+    for toolkit in toolkits:
+        row = case.matrix.toolkit(toolkit.version) if toolkit.version else None
+        if row is not None and toolkit.is_default and driver < row.driver_floor:
+            return yes(f"CUDA {toolkit.version} needs driver {row.driver_floor} or newer; it is {driver}")
+    return no()
+
+
+def half_upgraded(case: Case) -> Claimed:
+    """Packages stand half-way and the module on disk is still the loaded one: a reboot mends nothing."""
+    half, same = packages_half_installed(case), disk_matches_loaded(case)
+    if half.holds and same.holds:
+        return yes(half.because)
+    return no() if half.holds is False or same.holds is False else UNTOLD
+
+
+def flavour_conflict(case: Case) -> Claimed:
+    """A GPU and the flavour of the modules exclude each other."""
+    for needs, runs in ((gpu_needs_open, flavour_proprietary), (gpu_refuses_open, flavour_open)):
+        wanted, running = needs(case), runs(case)
+        if wanted.holds and running.holds:
+            return yes(f"{wanted.because}; {running.because}")
+    told = case.host.gpus_on_bus and flavour_open(case).holds is not None
+    return no() if told else UNTOLD

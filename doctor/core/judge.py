@@ -1,0 +1,215 @@
+"""The judge: runs every check on a case, turns missing facts into `unknown`, and gives the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from doctor.core.causes import name_causes
+from doctor.core.check import Case, Check, Outcome, failed, missing_need
+from doctor.core.checks import CHECKS
+from doctor.core.finding import (
+    Cause,
+    CheckReport,
+    Finding,
+    HostSummary,
+    ScopeVerdict,
+    Verdict,
+)
+from doctor.core.goal import PRESENT, Goal
+from doctor.core.host import Absent, Host, known
+from doctor.core.matrix import Matrix
+from doctor.core.views import report
+
+__all__ = ["EXIT_OF", "judge", "run_checks", "selected", "summarise"]
+
+EXIT_OF: dict[Verdict, int] = {"ready": 0, "not_ready": 1, "unknown": 3}
+
+_REASON_WORDS = {
+    "denied": "needs root",
+    "timeout": "did not answer in time",
+    "not_collected": "was not collected",
+    "unreadable": "could not be read",
+    "failed": "could not be asked",
+}
+
+
+def judge(
+    host: Host,
+    matrix: Matrix,
+    goal: Goal = PRESENT,
+    *,
+    checks: Sequence[Check] = CHECKS,
+    tool: str = "",
+) -> CheckReport:
+    """The whole answer about one host for one goal. Pure: the same host gives the same answer."""
+    case = Case(host=host, matrix=matrix, goal=goal)
+    findings = run_checks(case, checks)
+    causes, advice = name_causes(case, findings)
+    verdict = _verdict(findings)
+    return CheckReport(
+        tool=tool,
+        verdict=verdict,
+        exit_code=EXIT_OF[verdict],
+        scopes=(ScopeVerdict(scope=host.scope, verdict=verdict),),
+        host=summarise(case),
+        goal=goal.text,
+        matrix_edition=matrix.edition.name,
+        matrix_digest=matrix.edition.digest,
+        findings=_with_causes(findings, (*causes, *advice)),
+        causes=causes,
+        advice=advice,
+        taken_at=host.collection.taken_at,
+        root=host.collection.root,
+    )
+
+
+def selected(only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
+    """The checks whose area or id is in `only` (all when empty) and not in `skip`."""
+    return tuple(
+        c for c in CHECKS if (not only or {c.area, c.id} & set(only)) and not {c.area, c.id} & set(skip)
+    )
+
+
+def run_checks(case: Case, checks: Sequence[Check]) -> tuple[Finding, ...]:
+    """All findings, in the order of the checks. A check that crashes becomes a finding of its own."""
+    findings: list[Finding] = []
+    for one in checks:
+        try:
+            findings.extend([_finding(one, outcome, case) for outcome in _outcomes(one, case)])
+        except Exception as error:  # noqa: BLE001, PERF203 - the one border where a check's bug is told
+            findings.append(_crashed(one, error, case))
+    return tuple(findings)
+
+
+def _outcomes(one: Check, case: Case) -> Iterator[Outcome]:
+    for applies in one.applies:
+        reason = applies(case)
+        if reason:
+            yield Outcome(status="skip", found=reason)
+            return
+    absences = [(need, absent) for need in one.needs if (absent := missing_need(case.host, need))]
+    if absences:
+        yield Outcome(
+            status="unknown",
+            found="the facts it needs are missing",
+            why=tuple(_absence_words(need, absent) for need, absent in absences),
+        )
+        return
+    yield from list(one.run(case)) or [Outcome(status="skip", found="nothing here to judge")]
+
+
+def _absence_words(need: str, absent: Absent) -> str:
+    what = absent.origin or need.split("|", 1)[0]
+    words = f"`{what}` {_REASON_WORDS.get(absent.reason, absent.reason)}"
+    return f"{words}: {absent.detail}" if absent.detail else words
+
+
+def _finding(one: Check, outcome: Outcome, case: Case) -> Finding:
+    return Finding(
+        id=one.id,
+        area=one.area,
+        status=outcome.status,
+        title=one.title,
+        scope=case.host.scope,
+        subject=outcome.subject,
+        wanted=outcome.wanted,
+        found=outcome.found,
+        why=outcome.why,
+        evidence=outcome.evidence or _origins(one, case),
+        is_critical=one.is_critical,
+    )
+
+
+def _origins(one: Check, case: Case) -> tuple[str, ...]:
+    """The evidence items behind the facts a check declared."""
+    origins = []
+    for need in one.needs:
+        for path in need.split("|"):
+            fact: object = case.host
+            for step in path.split("."):
+                fact = getattr(fact, step, None)
+            origins.append(getattr(fact, "origin", ""))
+    return tuple(dict.fromkeys(o for o in origins if o))
+
+
+def _crashed(one: Check, error: Exception, case: Case) -> Finding:
+    outcome = failed(
+        f"`{one.id}` raised {type(error).__name__}: {error}",
+        wanted="every check ends with an answer",
+        subject=one.id,
+        why=("this is a bug in mopt-doctor: the check's answer is missing, the others stand",),
+    )
+    finding = _finding(one, outcome, case)
+    return msgspec.structs.replace(
+        finding, id="internal.check_crashed", area="internal", status="unknown", evidence=()
+    )
+
+
+def _verdict(findings: Sequence[Finding]) -> Verdict:
+    if any(f.status == "fail" for f in findings):
+        return "not_ready"
+    if any(f.status == "unknown" and f.is_critical for f in findings):
+        return "unknown"
+    return "ready"
+
+
+def _with_causes(findings: Sequence[Finding], causes: Sequence[Cause]) -> tuple[Finding, ...]:
+    """Findings with the cause that explains them, and its remedy where they have none."""
+    by_key = {key: cause for cause in causes for key in cause.findings}
+    linked = []
+    for finding in findings:
+        key = f"{finding.id}@{finding.subject}" if finding.subject else finding.id
+        cause = by_key.get(key)
+        linked.append(
+            msgspec.structs.replace(finding, cause=cause.id, remedy=finding.remedy or cause.remedy)
+            if cause
+            else finding
+        )
+    return tuple(linked)
+
+
+def summarise(case: Case) -> HostSummary:
+    """The facts that every answer begins with."""
+    host = case.host
+    system, answered = known(host.system.os), report(case)
+    driver, user = known(host.driver.kernel_version), known(host.driver.userspace_version)
+    flavour, place = known(host.driver.flavour), known(host.system.virtualisation)
+    cuda = answered.cuda_driver_version if answered else None
+    return HostSummary(
+        os={
+            "id": system.id if system else None,
+            "version": system.version if system else None,
+            "pretty_name": system.pretty_name if system else None,
+        },
+        kernel={"release": known(host.kernel.release)},
+        driver={
+            "version": driver.raw if driver else None,
+            "flavour": flavour,
+            "userspace_version": user.raw if user else None,
+        },
+        gpus=tuple(_gpu_rows(case)),
+        virtualisation=place.kind if place else None,
+        cuda_driver_version=cuda.raw if cuda else None,
+        hostname=known(host.system.hostname),
+    )
+
+
+def _gpu_rows(case: Case) -> Iterator[dict[str, str | int | None]]:
+    """One row a GPU: the bus's view joined with the driver's, by PCI address."""
+    answered = report(case)
+    told = {g.pci_address: g for g in answered.gpus} if answered else {}
+    bus = {d.address: d for d in case.host.gpus_on_bus}
+    for address in sorted({*told, *bus}):
+        gpu, device = told.get(address), bus.get(address)
+        row = case.matrix.gpu(device.device_id) if device else None
+        yield {
+            "pci_id": device.device_id if device else None,
+            "address": address,
+            "name": (gpu.name if gpu else None) or (row.name if row else None),
+            "uuid": gpu.uuid if gpu else None,
+            "compute_capability": (gpu.compute_capability if gpu else None)
+            or (row.compute_capability if row else None),
+            "memory_bytes": gpu.memory_bytes if gpu else None,
+        }

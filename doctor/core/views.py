@@ -1,0 +1,124 @@
+"""Views of a case that checks and claims share: the running kernel's module, the driver's own word, …"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from doctor.core.check import Case
+from doctor.core.host import (
+    CudaProbe,
+    GpuReport,
+    InstalledKernel,
+    KernelMessage,
+    Known,
+    Library,
+    LoadedModule,
+    ModuleFile,
+    known,
+)
+from doctor.core.versions import Dotted
+
+#: Packages that bring the kernel driver or its user space, on any of the systems.
+DRIVER_PACKAGE = re.compile(
+    r"^(nvidia-(driver|open|headless|dkms|kernel|compute-utils|utils)|linux-modules-nvidia|kmod-nvidia"
+    r"|akmod-nvidia|cuda-drivers|libnvidia-(compute|ml)|nvidia-kmod|nvidia-utils|xserver-xorg-video-nvidia)"
+)
+
+
+def loaded(case: Case, name: str) -> LoadedModule | None:
+    """The loaded module of that name; None when it is not loaded or the list was not read."""
+    return next((m for m in known(case.host.kernel.modules) or () if m.name == name), None)
+
+
+def running_kernel(case: Case) -> InstalledKernel | None:
+    """The entry of the running kernel under `/lib/modules`."""
+    release = known(case.host.kernel.release)
+    return next((k for k in known(case.host.kernel.installed) or () if k.release == release), None)
+
+
+def nvidia_file(kernel: InstalledKernel | None) -> ModuleFile | None:
+    """The `nvidia` module file of a kernel, where there is one."""
+    files = known(kernel.nvidia_modules) if kernel else None
+    return next((f for f in files or () if f.name == "nvidia"), None)
+
+
+def messages(case: Case, *kinds: str) -> Iterator[KernelMessage]:
+    """Messages of the running boot with one of these kinds. Earlier boots are history, not cause."""
+    for boot in known(case.host.kernel.logs) or ():
+        if boot.index == 0:
+            yield from (m for m in boot.messages if m.kind in kinds)
+
+
+def log_is_whole(case: Case) -> bool:
+    """True when the running boot's log was read whole, so that a missing message means something."""
+    return any(b.index == 0 and b.is_complete for b in known(case.host.kernel.logs) or ())
+
+
+def xid_counts(case: Case, *codes: int) -> dict[tuple[int, str], int]:
+    """(code, GPU) -> count, for the running boot."""
+    boots = known(case.host.kernel.logs) or ()
+    return {(x.code, x.gpu): x.count for b in boots if b.index == 0 for x in b.xids if x.code in codes}
+
+
+def report(case: Case) -> GpuReport | None:
+    """NVML's word, else nvidia-smi's."""
+    return known(case.host.driver.nvml) or known(case.host.driver.smi)
+
+
+def same_version(one: Dotted, other: Dotted) -> bool:
+    """Equal as far as both are given: NVML's message shows `580.173` for `580.173.02`."""
+    length = min(len(one.parts), len(other.parts))
+    return one.parts[:length] == other.parts[:length]
+
+
+def default_library(case: Case, soname: str) -> Library | None:
+    """The library that the loader takes for a soname."""
+    found = [x for x in known(case.host.driver.libraries) or () if x.soname == soname]
+    return next((x for x in found if x.is_default), found[0] if len(found) == 1 else None)
+
+
+def probe(case: Case) -> CudaProbe | None:
+    """What cuInit said."""
+    return known(case.host.cuda.probe)
+
+
+def driver_major(case: Case) -> int | None:
+    """The branch in question: of the loaded module, else of the one on disk."""
+    version = known(case.host.driver.kernel_version)
+    found = nvidia_file(running_kernel(case))
+    version = version or (found.version if found else None) or known(case.host.driver.userspace_version)
+    return version.major if version else None
+
+
+def last_branch(case: Case, device_id: str) -> int | None:
+    """The last driver branch for a PCI id, from its row or its architecture."""
+    row = case.matrix.gpu(device_id)
+    if row is None:
+        return None
+    architecture = case.matrix.architecture(row.architecture)
+    return row.last_branch or (architecture.last_branch if architecture else None)
+
+
+def first_branch(case: Case, device_id: str) -> int | None:
+    """The first driver branch for a PCI id: of its architecture."""
+    row = case.matrix.gpu(device_id)
+    architecture = case.matrix.architecture(row.architecture) if row else None
+    return architecture.first_branch if architecture else None
+
+
+def working_gpus(case: Case) -> set[str]:
+    """PCI addresses of GPUs that NVML or nvidia-smi lists without calling them lost."""
+    answered = report(case)
+    gpus = answered.gpus if answered else ()
+    return {g.pci_address for g in gpus if not any("lost" in e.lower() for e in g.errors.values())}
+
+
+def gpu_is_likely(case: Case) -> bool:
+    """True when something speaks for a GPU: the bus, a loaded module, or an NVML that met a driver."""
+    answered = report(case)
+    met_driver = answered is not None and (
+        answered.gpus or answered.driver_version or answered.error_code == 18
+    )
+    has_module = isinstance(case.host.driver.kernel_version, Known) or loaded(case, "nvidia") is not None
+    return bool(case.host.gpus_on_bus or has_module or met_driver)

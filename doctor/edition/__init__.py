@@ -1,0 +1,1 @@
+"""From hand-written YAML to one compiled edition, and back into memory."""

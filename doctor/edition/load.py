@@ -1,0 +1,88 @@
+"""The matrix as commands read it: the compiled edition, rebuilt first where its YAML has changed.
+
+An installed copy holds `edition.json` and trusts it. A source tree, known by the `pyproject.toml` beside
+the data folder, compares digests, so that an edit of the YAML counts at the next command.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from doctor.config import data_dir
+from doctor.core.matrix import Edition, Matrix, dec_version
+from doctor.edition.digest import digest, read_sources
+from doctor.errors import MatrixError
+
+__all__ = ["decode", "is_source_tree", "load_edition", "load_matrix"]
+
+_EDITION_FILE = "edition.json"
+
+
+def load_matrix(folder: Path | None = None) -> Matrix:
+    """The matrix of this installation, or of another folder. Raises MatrixError."""
+    return Matrix(load_edition(folder or data_dir("matrices")))
+
+
+def load_edition(folder: Path) -> Edition:
+    """The edition of a folder, up to date with its sources. Raises MatrixError."""
+    compiled = folder / _EDITION_FILE
+    if is_source_tree(folder):
+        return _current(folder, compiled)
+    try:
+        return decode(compiled.read_bytes(), str(compiled))
+    except OSError as error:
+        raise MatrixError(
+            f"the compiled matrix `{compiled}` cannot be read: {error.strerror}",
+            hints=("install mopt-doctor again: its wheel holds the file",),
+        ) from error
+
+
+def is_source_tree(folder: Path) -> bool:
+    """Whether a matrix folder is one that people edit."""
+    return (folder.parent / "pyproject.toml").is_file() and any(folder.glob("*.yaml"))
+
+
+def decode(data: bytes, name: str) -> Edition:
+    """A compiled edition. Raises MatrixError when it is damaged or of another version."""
+    try:
+        return _decoder().decode(data)
+    except msgspec.MsgspecError as error:
+        raise MatrixError(
+            f"`{name}` is not an edition that this version reads: {error}",
+            hints=("remove the file in a source tree; install again elsewhere",),
+        ) from error
+
+
+def _decoder() -> msgspec.json.Decoder[Edition]:
+    return msgspec.json.Decoder(Edition, dec_hook=dec_version)
+
+
+def _current(folder: Path, compiled: Path) -> Edition:
+    """The edition of a source tree: the compiled one when its digest fits, else a new one."""
+    sources = read_sources(folder)
+    wanted = digest(sources)
+    try:
+        edition = decode(compiled.read_bytes(), str(compiled))
+        if edition.digest == wanted:
+            return edition
+    except (FileNotFoundError, MatrixError):
+        pass  # never built, or by another version: the sources are here to build from
+    # PyYAML costs 20 ms at import: only where there is something to compile.
+    from doctor.edition.source import compile_edition
+
+    edition = compile_edition(sources)
+    _keep(edition, compiled)
+    return edition
+
+
+def _keep(edition: Edition, compiled: Path) -> None:
+    """Write the new edition for the next command, where that is allowed."""
+    from doctor.edition.build import write
+
+    try:
+        write(edition, compiled)
+    except OSError:
+        # A read-only checkout: the answer is the same, the next command compiles again.
+        return

@@ -1,0 +1,85 @@
+"""The host witnesses `distro` and `resources`: what the packages of these names answer.
+
+Each runs in a child of the collector. Python 3.6 syntax; the packages are looked for where the
+collector was told, and an absent one is an item of status `missing`.
+"""
+
+import os
+
+#: Where engines and package managers put their bytes.
+FILESYSTEMS = ("/", "/var", "/var/lib/docker", "/var/lib/containerd", "/home", "/opt", "/tmp", "/dev/shm")
+LIMITS = ("memlock", "nofile", "stack", "nproc")
+
+
+def testify(name, say, where):
+    """Puts one witness's questions. `say` sends a piece to the parent, `where` tells where to look."""
+    package = {"distro": "distro", "resources": "psutil"}[name]
+    say(say={"at": "importing " + package})
+    try:
+        module = __import__(package)
+    except ImportError as exc:
+        say(item={"status": "missing", "detail": str(exc)})
+        return
+    {"distro": distribution, "resources": resources}[name](say, where, module)
+
+
+def distribution(say, where, distro):
+    """The distribution by the package `distro`, from files only: `lsb_release` would be a command."""
+    say(say={"at": "reading os-release"})
+    files = {} if where.root.is_outer else below(where.root)
+    told = distro.LinuxDistribution(include_lsb=False, include_uname=False, **files)
+    say(say={
+        "id": told.id(),
+        "version": told.version(best=True),
+        "name": told.name(),
+        "codename": told.codename(),
+        "like": told.like(),
+    })
+
+
+def below(root):
+    """The package's two file arguments for a sysroot, opened here: it would follow links out of it."""
+    files = {"os_release_file": os.devnull, "distro_release_file": os.devnull}
+    for argument, paths in (
+        ("os_release_file", ("/etc/os-release", "/usr/lib/os-release")),
+        ("distro_release_file", ("/etc/redhat-release", "/etc/centos-release")),
+    ):
+        for path in paths:
+            try:
+                files[argument] = "/proc/self/fd/{}".format(root.open_file(path))
+                break
+            except OSError:
+                continue
+    return files
+
+
+def resources(say, where, psutil):
+    """Memory, processors, limits and filesystems, each said as soon as it is known."""
+    memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+    say(say={
+        "memory": {"total": memory.total, "available": memory.available},
+        "swap": {"total": swap.total},
+        "cpu_count": psutil.cpu_count(),
+        "limits": limits(),
+        "filesystems": [],
+    })
+    kinds = {p.mountpoint: p.fstype for p in psutil.disk_partitions(all=True)}
+    found, devices = [], set()
+    for path in FILESYSTEMS:
+        say(say={"at": "the filesystem of " + path})
+        try:
+            device, usage = os.stat(path).st_dev, psutil.disk_usage(path)
+        except OSError:
+            continue
+        if device in devices:
+            continue
+        devices.add(device)
+        found.append({"path": path, "total": usage.total, "free": usage.free, "kind": kinds.get(path, "")})
+        say(say={"filesystems": found})
+
+
+def limits():
+    """Soft and hard limits of this process, inherited from whoever asked; -1 is unlimited."""
+    import resource
+
+    return {name: list(resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))) for name in LIMITS}

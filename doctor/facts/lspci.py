@@ -1,0 +1,104 @@
+"""`lspci` output, for trees and reports that hold no `/sys`: `-nn`, `-nnk`, `-D`, `-nnDvvv`."""
+
+from __future__ import annotations
+
+import re
+
+from doctor.core.evidence import Evidence
+from doctor.core.host import Fact, Known, PciDevice
+from doctor.facts.source import pci_address, runs
+
+__all__ = ["read_lspci"]
+
+_HEAD = re.compile(
+    r"(?P<address>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<rest>.*)", re.IGNORECASE
+)
+_CLASS = re.compile(r"\[([0-9a-f]{4})\]", re.IGNORECASE)
+_ID = re.compile(r"\[(10de:[0-9a-f]{4})\]", re.IGNORECASE)
+_SUBSYSTEM = re.compile(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
+_REGION = re.compile(r"Region ([0-5]): .*?\[size=(\d{1,6})([KMGT]?)\]")
+_LINK = re.compile(r"Speed ([0-9.]{1,6})GT/s.*?Width x(\d{1,2})")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def read_lspci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]] | None:
+    """Functions of vendor 10de in the listing that says most; None when no listing shows ids."""
+    best: tuple[int, tuple[PciDevice, ...], str] | None = None
+    for reading in runs(evidence, "lspci"):
+        blocks = _blocks(reading.text) if reading.has_data and not reading.rc else []
+        # Without `-nn` a listing has names only, and names do not say which device it is.
+        if not any(re.search(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", block[0], re.IGNORECASE) for block in blocks):
+            continue
+        devices = tuple(d for d in map(_device, blocks) if d is not None)
+        size = sum(map(len, blocks))
+        if best is None or size > best[0]:
+            best = (size, devices, reading.origin)
+    return None if best is None else Known(value=best[1], origin=best[2])
+
+
+def _blocks(text: str) -> list[list[str]]:
+    """The lines of each function: a head line and the indented ones below it."""
+    blocks: list[list[str]] = []
+    for line in text.splitlines():
+        if _HEAD.match(line):
+            blocks.append([line])
+        elif blocks and line[:1].isspace():
+            blocks[-1].append(line)
+    return blocks
+
+
+def _device(lines: list[str]) -> PciDevice | None:
+    head = _HEAD.match(lines[0])
+    if head is None:
+        return None
+    rest = head["rest"]
+    ids, code = _ID.search(rest), _CLASS.search(rest)
+    if ids is None:
+        return None
+    details = "\n".join(lines[1:])
+    subsystem = _SUBSYSTEM.search(details) if "Subsystem:" in details else None
+    speed, width = _link(details, "LnkSta")
+    speed_max, width_max = _link(details, "LnkCap")
+    return PciDevice(
+        address=pci_address(head["address"]),
+        device_id=ids.group(1).lower(),
+        subsystem_id=subsystem.group(1).lower() if subsystem else "",
+        class_code=f"{code.group(1).lower()}00" if code else "",
+        driver=_driver(details),
+        link_speed_gts=speed,
+        link_speed_max_gts=speed_max,
+        link_width=width,
+        link_width_max=width_max,
+        bar_bytes=_bars(details),
+        is_responding=_is_responding(rest, details),
+    )
+
+
+def _driver(details: str) -> str | None:
+    """`-k` and `-v` name the driver, and say nothing of a function without one."""
+    found = re.search(r"Kernel driver in use: (\S+)", details)
+    if found is not None:
+        return found.group(1)
+    return "" if "Kernel modules:" in details else None
+
+
+def _is_responding(rest: str, details: str) -> bool | None:
+    if "(rev ff)" in rest or "Unknown header type 7f" in details:
+        return False
+    return True if re.search(r"\(rev [0-9a-f]{2}\)", rest) else None
+
+
+def _link(details: str, label: str) -> tuple[float | None, int | None]:
+    line = re.search(rf"{label}:(.*)", details)
+    found = _LINK.search(line.group(1)) if line is not None else None
+    if found is None or found.group(1).count(".") > 1 or found.group(1) == ".":
+        return None, None
+    return float(found.group(1)), int(found.group(2)) or None
+
+
+def _bars(details: str) -> tuple[int, ...]:
+    """Sizes of BAR 0 to 5 where the verbose form lists regions."""
+    sizes = [0] * 6
+    for number, size, unit in _REGION.findall(details):
+        sizes[int(number)] = int(size) * _UNITS[unit]
+    return tuple(sizes) if any(sizes) else ()

@@ -1,0 +1,173 @@
+"""Kernel log text to messages about the GPU stack: prefixes off, broken lines joined, kinds named.
+
+Forms read: `dmesg` (with or without level and caller), `journalctl -k`, syslog files. The wording is
+that of the driver's branches 304 to 620 and of Linux 3.10 to 6.18.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from doctor.core.host import KernelMessage, MessageKind, Xid
+from doctor.facts.source import pci_address
+
+__all__ = ["count_xids", "is_whole_boot", "read_messages"]
+
+_RELEVANT = re.compile(
+    r"NVRM|nvidia|nouveau|\bnova[_-]|vfio-pci|[Ll]ockdown"
+    r"|locked down|Loading of .{1,60} rejected|PKCS#7 sig|can't assign|failed to assign"
+)
+_KERNEL_TAG = " kernel: "
+_STAMP = re.compile(
+    r"\s*(?:<\d{1,3}>)?(?:\w+\s*:\w+\s*:\s)?\[\s*(?:(\d{1,12}\.\d{1,9})|[A-Z][a-z]{2} [^\]]{1,40})\]\s?"
+)
+_CALLER = re.compile(r"\[\s*[TC]\d{1,10}\]\s?")
+_GPU = re.compile(
+    r"\b(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)(?![0-9a-fA-F:])"
+)
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b")
+
+#: Openings of NVRM texts that go on over several lines.
+_HEADS = re.compile(
+    r"NVRM: (?:API mismatch|The NVIDIA |This PCI I/O|The system BIOS|This is a |A GPU crash dump|Your system)"
+)
+#: How a following line of such a text begins; a new message begins with a name or a capital.
+_REST = re.compile(
+    r"NVRM: (?:\s|[a-z(]|BAR\d|This can occur|Try unloading|System Processor|Please see|Firmware' |the |www\."
+    r"|NVIDIA(?: \d|'s| driver| device| Linux| GPU driver))"
+)
+_NOT_REST = re.compile(
+    r"NVRM: (?:rm_|gpu[A-Z]|nv[A-Z_]|_?k[a-z]+[A-Z]|loading |iovaspace|osInit|kgsp|dma|objClInit)"
+)
+_JOINED_MAX = 14
+_TEXT_MAX = 2000
+_MESSAGES_MAX = 3000
+
+#: The first pattern that is found names the kind.
+_KINDS: tuple[tuple[MessageKind, str], ...] = (
+    ("xid", r"NVRM: Xid \("),
+    ("api_mismatch", r"API mismatch"),
+    ("open_modules_required", r"requires use of the NVIDIA open kernel modules"),
+    ("legacy_gpu", r"Legacy drivers"),
+    ("unsupported_gpu", r"is not supported by (?:open|the)|required GPU System Processor"),
+    ("fallen_off_bus", r"fallen off the bus"),
+    ("nouveau", r"probe routine was not called.*nouveau|\bnouveau\b"),
+    ("no_devices_probed", r"No NVIDIA (?:GPU|device|graphics)|None of the NVIDIA"),
+    (
+        "probe_failed",
+        r"probe routine was not called|probe of \S+ failed|probe with driver nvidia failed|already bound",
+    ),
+    (
+        "bar",
+        (
+            r"\bBAR ?\d+ is |\bBAR ?\d+.*(?:assign|no space)|PCI I/O region|misconfigured your GPU"
+            r"|can't assign|failed to assign"
+        ),
+    ),
+    ("gsp", r"Cannot initialize GSP|GFW_BOOT|GfwBoot|\bGSP\b|[Kk]gsp|gsp_"),
+    (
+        "init_failed",
+        r"RmInitAdapter|rm_init_adapter|Failed to allocate NvKmsKapiDevice|failed to register device",
+    ),
+    ("module_verification", r"module verification failed"),
+    ("lockdown", r"Lockdown: |locked down from"),
+    ("module_signature_rejected", r"Loading of .* rejected|PKCS#7 signature|[Kk]ey was rejected"),
+    ("module_symbol", r"Unknown symbol|disagrees about version of symbol|version magic"),
+    ("loading", r"NVRM: loading NVIDIA"),
+    ("uvm", r"nvidia[-_]uvm|\buvm\b|\bUVM\b"),
+)
+_KIND_PATTERNS: tuple[tuple[MessageKind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern, re.DOTALL)) for kind, pattern in _KINDS
+)
+
+
+def read_messages(text: str) -> list[KernelMessage]:
+    """The messages of one log about the GPU stack, in the log's order; the newest when there are many.
+
+    A line of another origin (an X server, a package manager) is left out where the log names origins.
+    """
+    messages = [_message(seconds, said) for seconds, said in _joined(_lines(text))]
+    return messages[-_MESSAGES_MAX:]
+
+
+def is_whole_boot(text: str) -> bool:
+    """True when a log begins with the kernel's first message, so that nothing has been lost before it."""
+    head = text[:8000]
+    return "Linux version " in head or re.search(r"\[\s*0\.000000\]", head) is not None
+
+
+def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
+    """(seconds, message, has a prefix of its own) of each line that matters."""
+    for line in text.splitlines():
+        if not _RELEVANT.search(line):
+            continue
+        head, tag, rest = line.partition(_KERNEL_TAG)
+        has_tag = bool(tag) and len(head) < 200 and not head.lstrip().startswith("NVRM")
+        message = rest if has_tag else line
+        stamp = _STAMP.match(message)
+        seconds = float(stamp.group(1)) if stamp is not None and stamp.group(1) else None
+        if stamp is not None:
+            message = _CALLER.sub("", message[stamp.end() :], count=1)
+        if has_tag or stamp is not None or _is_bare(line):
+            yield seconds, message.rstrip()[:_TEXT_MAX], has_tag or stamp is not None
+
+
+def _is_bare(line: str) -> bool:
+    """A line without time or origin: a continuation, or a log whose prefixes were cut off.
+
+    Syslog lines of other programs that quote the driver begin with a date and end up nowhere.
+    """
+    return (
+        re.match(
+            r"\s*(?:NVRM|nvidia|nouveau|pci |pcieport |secureboot|Lockdown|Kernel is locked|Loading of|PKCS)",
+            line,
+        )
+        is not None
+    )
+
+
+def _joined(lines: Iterator[tuple[float | None, str, bool]]) -> Iterator[tuple[float | None, str]]:
+    """Texts that the driver prints over several lines, put together again."""
+    seconds, parts = None, list[str]()
+    for stamp, line, has_prefix in lines:
+        if parts and len(parts) < _JOINED_MAX and _goes_on(parts[0], line, has_prefix=has_prefix):
+            parts.append(line.strip().removeprefix("NVRM:").strip())
+            continue
+        if parts:
+            yield seconds, " ".join(parts)
+        seconds, parts = stamp, [line.strip()]
+    if parts:
+        yield seconds, " ".join(parts)
+
+
+def _goes_on(head: str, line: str, *, has_prefix: bool) -> bool:
+    if not head.startswith("NVRM:") or not line.strip().startswith("NVRM:"):
+        return False
+    if not has_prefix and line[:2].isspace():
+        return True
+    said = line.strip()
+    return bool(_HEADS.match(head) and _REST.match(said) and not _NOT_REST.match(said))
+
+
+def _message(seconds: float | None, text: str) -> KernelMessage:
+    text = text[:_TEXT_MAX]
+    kind: MessageKind = next((kind for kind, pattern in _KIND_PATTERNS if pattern.search(text)), "other")
+    found = _GPU.search(text)
+    return KernelMessage(
+        kind=kind, text=text, gpu=pci_address(found.group(1)) if found else "", seconds=seconds
+    )
+
+
+def count_xids(messages: list[KernelMessage]) -> tuple[Xid, ...]:
+    """Xid events by code and GPU, in the order of their first report."""
+    counts: Counter[tuple[int, str]] = Counter()
+    first: dict[tuple[int, str], str] = {}
+    for message in messages:
+        found = _XID.search(message.text) if message.kind == "xid" else None
+        if found is not None:
+            event = (int(found.group(2)), pci_address(found.group(1)))
+            counts[event] += 1
+            first.setdefault(event, message.text)
+    return tuple(Xid(code=e[0], gpu=e[1], count=n, first_text=first[e]) for e, n in counts.items())

@@ -1,0 +1,250 @@
+"""`nvidia-smi -q -x` as a report: GPUs from its XML, or the reason from its error text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from doctor.core.evidence import Evidence, Reading
+from doctor.core.host import Fact, Gpu, GpuReport, Known
+from doctor.core.versions import Dotted
+from doctor.facts.limits import limit_of_label
+from doctor.facts.source import absent, dotted, fraction, line_of, pci_address, runs, whole
+from doctor.facts.xmltree import Node, XmlError, parse_xml
+
+__all__ = ["read_smi"]
+
+_MIB = 1024 * 1024
+_GPUS_MAX = 512
+#: Sentences with which nvidia-smi gives up as a whole.
+_FAILURES = re.compile(
+    r"Failed to initialize NVML: [^\n]+|NVIDIA-SMI has failed because[^\n]+|No devices were found"
+    r"|NVIDIA-SMI couldn't find [^\n]+|Failed to properly shut down NVML[^\n]*|No supported GPUs were found"
+    r"|NVML: Driver/library version mismatch[^\n]*"
+)
+_DEVICE_FAILURES = re.compile(r"Unable to determine the device handle for [^\n]+|GPU is lost[^\n]*")
+_VIRTUALISATION = {
+    "none": "none",
+    "pass-through": "passthrough",
+    "vgpu": "vgpu",
+    "host vgpu": "host_vgpu",
+    "host vsga": "host_vsga",
+}
+
+
+def read_smi(evidence: Evidence) -> Fact[GpuReport]:
+    """What nvidia-smi printed; its exit status stands in `error_code` where it gave up."""
+    reading = evidence.command("nvidia-smi", "-q", "-x")
+    if reading.status is None:
+        reading = next(runs(evidence, "nvidia-smi"), reading)
+    if not reading.has_data:
+        return absent(reading, evidence.stderr(reading).strip()[:300])
+    said = f"{reading.text[:100_000]}\n{evidence.stderr(reading)[:10_000]}"
+    if reading.data.lstrip()[:1] == b"<":
+        return _by_xml(reading, said)
+    return _by_text(reading, said)
+
+
+def _by_xml(reading: Reading, said: str) -> Fact[GpuReport]:
+    # A failure on one GPU may follow the report on the others.
+    report_xml, close, after = reading.data.lstrip().rpartition(b"</nvidia_smi_log>")
+    try:
+        root = parse_xml(report_xml + close or after)
+    except XmlError as error:
+        return absent(reading, f"its XML cannot be read: {error}")
+    if root.name != "nvidia_smi_log":
+        return absent(reading, f"a document `{root.name[:80]}`, not `nvidia_smi_log`")
+    rows = root.all("gpu")[:_GPUS_MAX]
+    report = GpuReport(
+        driver_version=dotted(_text(root, "driver_version")),
+        cuda_driver_version=dotted(_text(root, "cuda_version")),
+        gpus=tuple(_gpu(number, node) for number, node in enumerate(rows)),
+        device_errors=(
+            *_lost(rows),
+            *(_device_errors(said.rpartition("</nvidia_smi_log>")[2]) if close else ()),
+        ),
+    )
+    return Known(value=report, origin=reading.origin)
+
+
+def _lost(rows: list[Node]) -> tuple[str, ...]:
+    """GPUs that went away while they were read: their fields hold the error instead of values."""
+    return tuple(
+        f"index {number}: GPU is lost"
+        for number, node in enumerate(rows)
+        if any("GPU is lost" in child.text for part in node.children for child in (part, *part.children))
+    )
+
+
+def _by_text(reading: Reading, said: str) -> Fact[GpuReport]:
+    """Error texts, and the table that plain `nvidia-smi` prints, whose head names three versions."""
+    failure = _FAILURES.search(said)
+    lost = _device_errors(said)
+    driver = re.search(r"Driver Version\s*: *([0-9.]{3,30})", said)
+    cuda = re.search(r"CUDA (?:UMD )?Version\s*: *([0-9.]{3,10})", said)
+    if failure is None and not lost and driver is None:
+        if not reading.rc:
+            return absent(reading, f"no report and no known error: {line_of(reading)[:200]}")
+        error = line_of(reading)[:300] or f"exit status {reading.rc} without a word"
+    else:
+        error = failure.group(0).strip() if failure is not None else ""
+    report = GpuReport(
+        error=error,
+        error_code=reading.rc or None,
+        driver_version=dotted(driver.group(1)) if driver is not None else None,
+        library_version=_library_version(said),
+        cuda_driver_version=dotted(cuda.group(1)) if cuda is not None else None,
+        device_errors=lost,
+    )
+    return Known(value=report, origin=reading.origin)
+
+
+def _library_version(said: str) -> Dotted | None:
+    """May lack its last part (`580.173`); it is kept as printed."""
+    found = re.search(r"NVML library version: *([0-9.]{3,30})", said)
+    return dotted(found.group(1)) if found is not None else None
+
+
+def _device_errors(said: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line.strip()[:300] for line in _DEVICE_FAILURES.findall(said)))[:_GPUS_MAX]
+
+
+def _text(node: Node, *path: str) -> str | None:
+    """The text at a path; None where the card has no such thing."""
+    found = node.child(*path)
+    text = found.text if found is not None else ""
+    return (
+        text[:300]
+        if text
+        and text not in ("N/A", "[N/A]", "Not Supported", "Requested functionality has been deprecated")
+        else None
+    )
+
+
+def _flag(node: Node, *path: str) -> bool | None:
+    text = (_text(node, *path) or "").lower()
+    if text in ("enabled", "yes", "active", "on"):
+        return True
+    return False if text in ("disabled", "no", "not active", "off") else None
+
+
+def _gpu(number: int, node: Node) -> Gpu:
+    address = node.attributes.get("id") or _text(node, "pci", "pci_bus_id") or ""
+    mode = (_text(node, "compute_mode") or "").lower().replace(" ", "_")
+    virtualisation = (_text(node, "gpu_virtualization_mode", "virtualization_mode") or "").lower()
+    return Gpu(
+        index=number,
+        pci_address=pci_address(address),
+        name=_text(node, "product_name"),
+        uuid=_text(node, "uuid"),
+        serial=_text(node, "serial"),
+        performance_state=_text(node, "performance_state"),
+        mig_mode=_flag(node, "mig_mode", "current_mig"),
+        mig_mode_pending=_flag(node, "mig_mode", "pending_mig"),
+        persistence_mode=_flag(node, "persistence_mode"),
+        compute_mode=mode or None,
+        virtualisation_mode=_VIRTUALISATION.get(virtualisation, virtualisation) or None,
+        recovery_action=_recovery(node),
+        gsp_firmware=_text(node, "gsp_firmware_version"),
+        fabric_state=_snake(_text(node, "fabric", "state")),
+        process_count=_process_count(node),
+        **_memory(node),
+        **_clocks(node),
+        **_power(node),
+        **_link(node),
+    )
+
+
+def _snake(text: str | None) -> str | None:
+    return None if text is None else re.sub(r"\W+", "_", text.lower()).strip("_")
+
+
+def _recovery(node: Node) -> str | None:
+    """`None`, `Reset`, `GPU Reset`, `Drain P2P`, …: this element says `None` for no action."""
+    action = _snake(_text(node, "gpu_recovery_action"))
+    return action.removeprefix("gpu_").removeprefix("node_") if action is not None else None
+
+
+def _process_count(node: Node) -> int | None:
+    processes = node.child("processes")
+    return len(processes.all("process_info")) if processes is not None else None
+
+
+def _mebibytes(node: Node, *path: str) -> int | None:
+    size = whole(_text(node, *path))
+    return None if size is None else size * _MIB
+
+
+def _memory(node: Node) -> dict[str, Any]:
+    return {
+        "memory_bytes": _mebibytes(node, "fb_memory_usage", "total"),
+        "memory_used_bytes": _mebibytes(node, "fb_memory_usage", "used"),
+        "ecc_mode": _flag(node, "ecc_mode", "current_ecc"),
+        "ecc_mode_pending": _flag(node, "ecc_mode", "pending_ecc"),
+        "ecc_uncorrected_volatile": _ecc(node, "volatile", "uncorrectable", "double_bit"),
+        "ecc_uncorrected_aggregate": _ecc(node, "aggregate", "uncorrectable", "double_bit"),
+        "ecc_corrected_aggregate": _ecc(node, "aggregate", "_correctable", "single_bit"),
+        "remapped_rows_correctable": whole(_text(node, "remapped_rows", "remapped_row_corr")),
+        "remapped_rows_uncorrectable": whole(_text(node, "remapped_rows", "remapped_row_unc")),
+        "remap_pending": _flag(node, "remapped_rows", "remapped_row_pending"),
+        "remap_failure": _flag(node, "remapped_rows", "remapped_row_failure"),
+        "retired_pages_pending": _retired(node),
+    }
+
+
+def _ecc(node: Node, counter: str, word: str, legacy: str) -> int | None:
+    """A sum over memories (`sram_uncorrectable_parity`, `dram_correctable`, …); Volta has a total instead."""
+    rows = node.child("ecc_errors", counter)
+    if rows is None:
+        return None
+    total = whole(_text(rows, legacy, "total"))
+    counts = [whole(child.text) for child in rows.children if word in child.name]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else total
+
+
+def _retired(node: Node) -> bool | None:
+    pending = _flag(node, "retired_pages", "pending_retirement")
+    return pending if pending is not None else _flag(node, "retired_pages", "pending_blacklist")
+
+
+def _clocks(node: Node) -> dict[str, Any]:
+    reasons = node.child("clocks_event_reasons") or node.child("clocks_throttle_reasons")
+    active = [r for r in reasons.children if r.text == "Active"] if reasons is not None else []
+    return {
+        "temperature_c": whole(_text(node, "temperature", "gpu_temp")),
+        "temperature_slowdown_c": whole(_text(node, "temperature", "gpu_temp_slow_threshold")),
+        "temperature_margin_c": whole(_text(node, "temperature", "gpu_temp_tlimit")),
+        "clock_sm_mhz": whole(_text(node, "clocks", "sm_clock")),
+        "clock_sm_max_mhz": whole(_text(node, "max_clocks", "sm_clock")),
+        "clock_memory_mhz": whole(_text(node, "clocks", "mem_clock")),
+        "clock_limits": tuple(limit_of_label(reason.name) for reason in active),
+    }
+
+
+def _power(node: Node) -> dict[str, Any]:
+    """The element was renamed with the 530 branch, the readings with 535, 545 and 560."""
+    readings = node.child("gpu_power_readings") or node.child("power_readings") or node
+    draw = ("instant_power_draw", "power_draw", "average_power_draw")
+    limit = ("current_power_limit", "enforced_power_limit", "power_limit")
+    return {
+        "power_w": next(
+            (w for w in (fraction(_text(readings, name)) for name in draw) if w is not None), None
+        ),
+        "power_limit_w": next(
+            (w for w in (fraction(_text(readings, name)) for name in limit) if w is not None), None
+        ),
+        "power_limit_default_w": fraction(_text(readings, "default_power_limit")),
+        "power_limit_max_w": fraction(_text(readings, "max_power_limit")),
+    }
+
+
+def _link(node: Node) -> dict[str, Any]:
+    info = ("pci", "pci_gpu_link_info")
+    return {
+        "link_generation": whole(_text(node, *info, "pcie_gen", "current_link_gen")),
+        "link_generation_max": whole(_text(node, *info, "pcie_gen", "max_link_gen")),
+        "link_width": whole(_text(node, *info, "link_widths", "current_link_width")),
+        "link_width_max": whole(_text(node, *info, "link_widths", "max_link_width")),
+        "pcie_replays": whole(_text(node, "pci", "replay_counter")),
+    }

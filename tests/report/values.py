@@ -1,0 +1,252 @@
+"""Reports made by hand, one a shape that the renderers have to get right."""
+
+from doctor.core.finding import Cause, CheckReport, Finding, HostSummary, Remedy, ScopeVerdict
+
+RELOAD = Remedy(
+    summary="Boot into the installed driver",
+    commands=(("systemctl", "reboot"),),
+    cost="reboot",
+    undo="none needed: no package changes",
+    blast_radius="everything that runs on the host stops",
+)
+
+
+def gpu(index, name="NVIDIA H200", pci_id="10de:2335"):
+    return {
+        "pci_id": pci_id,
+        "address": f"0000:{0x18 + index:02x}:00.0",
+        "name": name,
+        "uuid": f"GPU-00000000-0000-0000-0000-{index + 1:012d}",
+        "compute_capability": "9.0",
+        "memory_bytes": 150754820096,
+    }
+
+
+def host(*, gpus=8, driver="580.159.04", userspace="580.159.04", name="gpu-node-07"):
+    return HostSummary(
+        os={"id": "ubuntu", "version": "24.04", "pretty_name": "Ubuntu 24.04.3 LTS"},
+        kernel={"release": "6.8.0-124-generic"},
+        driver={
+            "version": driver,
+            "flavour": "open" if driver else None,
+            "userspace_version": userspace,
+        },
+        gpus=tuple(gpu(i) for i in range(gpus)),
+        virtualisation="bare_metal",
+        cuda_driver_version="13.0" if driver else None,
+        hostname=name,
+    )
+
+
+def check(verdict, exit_code, **parts):
+    values = {
+        "tool": "mopt-doctor 0.1.0",
+        "verdict": verdict,
+        "exit_code": exit_code,
+        "scopes": (ScopeVerdict(scope="host", verdict=verdict),),
+        "host": host(),
+        "goal": "present",
+        "matrix_edition": "2026.11",
+        "matrix_digest": "0" * 64,
+        "findings": (),
+        "causes": (),
+        "advice": (),
+        "taken_at": "2026-11-30T08:01:41Z",
+        "root": True,
+        "timings": {"collect": 412.4, "judge": 3.1},
+    }
+    return CheckReport(**{**values, **parts})
+
+
+def finding(finding_id, status, title, **parts):
+    return Finding(id=finding_id, area=finding_id.split(".")[0], status=status, title=title, **parts)
+
+
+def passed(*pairs):
+    return tuple(finding(i, "pass", title) for i, title in pairs)
+
+
+HEALTHY = check(
+    "ready",
+    0,
+    findings=(
+        *passed(
+            ("kernel.release", "kernel known to the matrix"),
+            ("driver.loaded", "module loaded"),
+            ("cuda.init", "CUDA starts"),
+        ),
+        finding(
+            "cuda.compat",
+            "pass",
+            "forward-compatibility libraries unused",
+            found="`cuda-compat-13-0` 580.95.05 is installed, and the loader does not use it",
+            why=(
+                "the driver 580.159.04 is newer than the compat package's 580.95.05, which would do nothing",
+            ),
+            evidence=("command:ldconfig-p", "command:dpkg-query-W"),
+        ),
+        finding("fabric.manager", "skip", "fabric manager runs", why=("the host has no NVSwitch",)),
+    ),
+)
+
+MISMATCH = check(
+    "not_ready",
+    1,
+    host=host(driver="580.95.05", userspace="580.105.08"),
+    root=False,
+    findings=(
+        finding("kernel.release", "pass", "kernel known to the matrix"),
+        finding(
+            "driver.match",
+            "fail",
+            "kernel module and user space are of one release",
+            wanted="580.95.05 on both sides",
+            found="module 580.95.05, libraries 580.105.08",
+            why=("NVML refuses a module of another release (NVIDIA driver README, chapter 8)",),
+            cause="driver.userspace_kernel_mismatch",
+            evidence=("file:/proc/driver/nvidia/version", "command:ldconfig-p"),
+            is_critical=True,
+        ),
+        *(
+            finding(
+                "gpu.nvml",
+                "fail",
+                "NVML sees the GPU",
+                subject=f"0000:{0x18 + i:02x}:00.0",
+                found="Driver/library version mismatch",
+                cause="driver.userspace_kernel_mismatch",
+                evidence=("nvml",),
+            )
+            for i in range(8)
+        ),
+        finding(
+            "kernel.log",
+            "unknown",
+            "kernel log without Xid",
+            found="`dmesg` needs root",
+            cause="",
+        ),
+        finding(
+            "driver.fenced",
+            "warn",
+            "unattended upgrades leave the driver alone",
+            wanted="a hold or an exclusion for `nvidia-*`",
+            found="unattended-upgrades is on, no hold, no exclusion",
+            cause="driver.unfenced",
+            remedy=None,
+        ),
+    ),
+    causes=(
+        Cause(
+            id="driver.userspace_kernel_mismatch",
+            title="The loaded kernel module is 580.95.05, but the installed user space is 580.105.08.",
+            findings=("driver.match", *(f"gpu.nvml@0000:{0x18 + i:02x}:00.0" for i in range(8))),
+            refined_by=("driver.reboot_pending",),
+            because=(
+                "`/proc/driver/nvidia/version` says 580.95.05",
+                "`libnvidia-ml.so.1` leads to 580.105.08",
+                "unattended-upgrades installed 580.105.08 on 2026-11-29",
+            ),
+            remedy=RELOAD,
+        ),
+    ),
+    advice=(
+        Cause(
+            id="driver.unfenced",
+            title="The next unattended upgrade may break the driver again.",
+            findings=("driver.fenced",),
+            remedy=Remedy(
+                summary="Hold the driver packages",
+                commands=(("apt-mark", "hold", "nvidia-driver-580-open", "libnvidia-compute-580"),),
+                undo="`apt-mark unhold` with the same names",
+            ),
+        ),
+    ),
+)
+
+NO_GPU = check(
+    "not_ready",
+    1,
+    host=HostSummary(
+        os={"id": "rocky", "version": "9.6", "pretty_name": "Rocky Linux 9.6 (Blue Onyx)"},
+        kernel={"release": "5.14.0-570.12.1.el9_6.x86_64"},
+        driver={"version": None, "flavour": None, "userspace_version": None},
+        gpus=(),
+        virtualisation="kvm",
+        hostname=None,
+    ),
+    findings=(
+        finding(
+            "gpu.present",
+            "fail",
+            "an NVIDIA GPU is on the PCI bus",
+            wanted="a display controller of vendor 10de",
+            found="no function of vendor 10de among 12 PCI functions",
+            cause="system.no_nvidia_gpu",
+            is_critical=True,
+        ),
+        finding("driver.loaded", "skip", "module loaded"),
+        finding("cuda.init", "skip", "CUDA starts"),
+    ),
+    causes=(
+        Cause(
+            id="system.no_nvidia_gpu",
+            title="This host has no NVIDIA GPU",
+            findings=("gpu.present",),
+            because=("the PCI bus was read, and holds no device of vendor 10de",),
+            deciding_facts=(),
+        ),
+    ),
+)
+
+STUCK = check(
+    "unknown",
+    3,
+    host=host(gpus=2, driver="570.133.20", userspace="570.133.20"),
+    root=False,
+    findings=(
+        finding("driver.loaded", "pass", "module loaded"),
+        finding(
+            "gpu.nvml",
+            "unknown",
+            "NVML sees the GPUs",
+            found="`nvml` gave no answer in 10 s; pid 4211 waits in `nv_open_device`, state D",
+            cause="gpu.wedged",
+            is_critical=True,
+        ),
+        finding(
+            "gpu.xid",
+            "unknown",
+            "no Xid in this boot",
+            found="the kernel log was not readable: Operation not permitted",
+            is_critical=True,
+            why=("`dmesg` needs root here (kernel.dmesg_restrict)",),
+        ),
+        finding(
+            "internal.check_crashed",
+            "unknown",
+            "every check ran to its end",
+            subject="cuda.toolkit",
+            found="ValueError: `x` is not a dotted version: it has no leading number",
+        ),
+    ),
+    causes=(
+        Cause(
+            id="gpu.wedged",
+            title="A GPU does not answer the driver",
+            findings=("gpu.nvml",),
+            is_certain=False,
+            tied_with=("driver.hung",),
+            because=("`nvml` was stuck in state D",),
+            deciding_facts=("Xid 79 or 119 in the kernel log of this boot", "whether `lspci` shows `rev ff`"),
+            remedy=Remedy(
+                summary="Read the kernel log as root, then power-cycle the node",
+                commands=(("dmesg", "--level=err,warn"), ("systemctl", "poweroff")),
+                cost="hardware",
+                blast_radius="the whole node",
+            ),
+        ),
+    ),
+)
+
+ALL = {"healthy-h200": HEALTHY, "mismatch": MISMATCH, "no-gpu": NO_GPU, "could-not-tell": STUCK}
