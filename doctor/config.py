@@ -19,6 +19,7 @@ __all__ = [
     "data_dir",
     "load_settings",
     "ownership_faults",
+    "refuse_engine_mix",
 ]
 
 #: Everything `MOPT_*` that is read; `config show` prints the same list.
@@ -181,5 +182,32 @@ def check_root_ownership(settings: Settings) -> None:
                 "`/opt/mopt-doctor/bin/pip install mopt-doctor`",
                 "`/opt/mopt-doctor/bin/mopt-doctor check`",
                 "or run it as the owner: most of `check` needs no root",
+            ),
+        )
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+#: Packages whose extras are declared in conflict; installers other than uv do not know of it.
+_ENGINES = {"vllm": "vLLM", "tensorrt_llm": "TensorRT-LLM"}
+
+
+def refuse_engine_mix(site: Path | None = None) -> None:
+    """Refuse an environment into which both engines were installed beside the doctor.
+
+    `site` is the folder the doctor's own dependencies come from. Two `stat` calls; nothing is imported.
+    Raises ConfigError.
+    """
+    if site is None:
+        if not msgspec.__file__:
+            return
+        site = Path(msgspec.__file__).parent.parent
+    if all((site / package).is_dir() for package in _ENGINES):
+        raise ConfigError(
+            f"`{site}` holds {' and '.join(_ENGINES.values())} beside mopt-doctor: they pin different"
+            " versions of PyTorch and CUDA, and one of them was installed over the other",
+            hints=(
+                "give each engine an environment of its own: `python3 -m venv /opt/vllm`",
+                "and mopt-doctor its own: `pipx install mopt-doctor`",
             ),
         )

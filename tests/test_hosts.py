@@ -1,4 +1,4 @@
-"""Recorded hosts: each bundle under `tests/hosts/` gets the verdict, cause and words its `expected.json` asks for."""
+"""Recorded hosts: each bundle in `tests/hosts/` gets the verdict, the cause and the words it must get."""
 
 from __future__ import annotations
 
@@ -10,14 +10,36 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.core.evidence import Evidence
+from doctor.core.evidence import Evidence, Item
 from doctor.core.finding import CheckReport, Verdict
 from doctor.core.host import Host
 from doctor.core.judge import EXIT_OF, judge
 from doctor.edition.load import load_matrix
-from doctor.evidence.bundle import read_bundle
+from doctor.evidence.bundle import read_bundle, write_bundle
+from doctor.evidence.redact import redact
 from doctor.facts.read import read_host
 from doctor.report.text import render_check
+
+#: What one child of the collector, one tool or one missing privilege can take away together.
+WITNESSES = {
+    "nvml": ("nvml",),
+    "nvidia-smi": ("command:nvidia-smi",),
+    "nvml and nvidia-smi": ("nvml", "command:nvidia-smi"),
+    "cuInit": ("cuinit",),
+    "kernel log": ("command:dmesg", "command:journalctl"),
+    "modinfo": ("command:modinfo",),
+    "package manager": ("command:dpkg", "command:rpm"),
+    "PCI bus": ("file:/sys/bus/pci", "stat:/sys/bus/pci"),
+    "PCI files": ("file:/sys/bus/pci",),
+    "libraries": ("stat:/usr/lib", "command:ldconfig"),
+    "driver's files": ("file:/proc/driver", "file:/sys/module"),
+    "module list": ("file:/proc/modules",),
+    "kernels": ("stat:/lib/modules", "stat:/boot"),
+    "DKMS": ("command:dkms", "file:/var/lib/dkms"),
+    "device nodes": ("stat:/dev",),
+    "systemd": ("command:systemctl", "command:systemd-detect-virt"),
+    "firmware": ("file:/sys/firmware", "stat:/sys/firmware", "command:mokutil", "file:/sys/kernel/security"),
+}
 
 HOSTS = Path(__file__).parent / "hosts"
 NAMES = sorted(path.parent.name for path in HOSTS.glob("*/expected.json"))
@@ -52,11 +74,11 @@ def host(name: str) -> Host:
 
 @cache
 def report(name: str) -> CheckReport:
-    return judge(host(name), load_matrix())
+    return judge(host(name), load_matrix(), tool="mopt-doctor test")
 
 
 def reported(answer: CheckReport) -> set[str]:
-    """Ids of causes (with what refines or ties them), of advice, and of findings that fail, warn or stay open."""
+    """Ids of causes (with what refines or ties them), of advice, and of findings that fail or warn."""
     causes = {i for c in (*answer.causes, *answer.advice) for i in (c.id, *c.refined_by, *c.tied_with)}
     return causes | {f.id for f in answer.findings if f.status in ("fail", "warn")}
 
@@ -66,14 +88,16 @@ def matching(globs: tuple[str, ...], ids: set[str]) -> list[str]:
 
 
 def test_there_are_hosts_to_judge() -> None:
-    assert len(NAMES) >= 29
+    assert len(NAMES) >= 37
     assert {expected(name).verdict for name in NAMES} == {"ready", "not_ready", "unknown"}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_verdict_and_exit_code(name: str) -> None:
     want, got = expected(name), report(name)
-    wrong = [f"{f.id}@{f.subject}: {f.status}: {f.found}" for f in got.findings if f.status in ("fail", "unknown")]
+    wrong = [
+        f"{f.id}@{f.subject}: {f.status}: {f.found}" for f in got.findings if f.status in ("fail", "unknown")
+    ]
     assert (got.verdict, got.exit_code) == (want.verdict, want.exit_code), wrong
     assert EXIT_OF[got.verdict] == got.exit_code
 
@@ -121,7 +145,9 @@ def test_remedies_never_switch_a_security_feature_off(name: str) -> None:
     remedies = [c.remedy for c in (*report(name).causes, *report(name).advice) if c.remedy]
     remedies += [f.remedy for f in report(name).findings if f.remedy]
     words = " ".join(" ".join((r.summary, *(" ".join(argv) for argv in r.commands))) for r in remedies)
-    assert not re.search(r"--disable-validation|(?:disable|turn off|switch off) Secure Boot|setenforce 0", words, re.I)
+    assert not re.search(
+        r"--disable-validation|(?:disable|turn off|switch off) Secure Boot|setenforce 0", words, re.IGNORECASE
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,5 +170,51 @@ def test_a_saved_host_gets_the_same_verdict(name: str) -> None:
 
     saved = from_json(to_json(host(name)))
     assert isinstance(saved, Host)
-    again = judge(saved, load_matrix())
+    again = judge(saved, load_matrix(), tool="mopt-doctor test")
     assert (again.verdict, again.causes) == (report(name).verdict, report(name).causes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_redacted_and_packed_bundle_gets_the_same_answer(name: str, tmp_path: Path) -> None:
+    write_bundle(redact(evidence(name)), tmp_path / "host.tar.gz")
+    again = judge(read_host(read_bundle(tmp_path / "host.tar.gz")), load_matrix(), tool="mopt-doctor test")
+    assert gist(again) == gist(report(name))
+
+
+def gist(answer: CheckReport) -> tuple[object, ...]:
+    """What redaction must leave as it is."""
+    findings = [(f.id, f.subject, f.status) for f in answer.findings]
+    return answer.verdict, [(c.id, c.refined_by, c.is_certain) for c in answer.causes], findings
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", WITNESSES)
+@pytest.mark.parametrize("how", ["not asked", "timeout", "denied"])
+def test_less_evidence_claims_no_more(lost: str, how: str) -> None:
+    """Without a witness an answer may become *unknown*; it never turns round or names a wrong cause."""
+    wrong = []
+    for name in NAMES:
+        want = expected(name)
+        got = judge(read_host(without(evidence(name), WITNESSES[lost], how)), load_matrix(), tool="test")
+        ids = {i for c in got.causes for i in (c.id, *c.refined_by)}
+        # Evidence that never asked for cuInit (foreign reports) may miss what it alone shows.
+        is_excused = (lost, how) == ("cuInit", "not asked")
+        turned = {want.verdict, got.verdict} == {"ready", "not_ready"} and not is_excused
+        crashed = [f.found for f in got.findings if f.id == "internal.check_crashed"]
+        if turned or crashed or matching(want.must_not_report, ids):
+            wrong.append((name, got.verdict, sorted(ids), crashed))
+    assert wrong == []
+
+
+def without(whole: Evidence, prefixes: tuple[str, ...], how: str) -> Evidence:
+    """The evidence after a witness has been lost: its items are gone, or say why they hold nothing."""
+    items = []
+    for item in whole.meta.items:
+        if not item.key.startswith(prefixes):
+            items.append(item)
+        elif how != "not asked":
+            items.append(
+                Item(key=item.key, status="timeout" if how == "timeout" else "denied", argv=item.argv)
+            )
+    meta = msgspec.structs.replace(whole.meta, items=tuple(items))
+    return Evidence(meta, whole.blobs, hand_made=whole.hand_made)

@@ -11,7 +11,7 @@ from time import perf_counter
 import msgspec
 
 from doctor import __version__
-from doctor.config import Settings, check_root_ownership, load_settings
+from doctor.config import Settings, check_root_ownership, load_settings, refuse_engine_mix
 from doctor.core.check import Check
 from doctor.core.checks import CHECKS
 from doctor.core.evidence import Evidence
@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
             hints=("`--goal present` judges what is installed; it is the default",),
         )
     check_root_ownership(settings)
+    refuse_engine_mix()
     started = perf_counter()
     evidence = _evidence(options, settings)
     collected = perf_counter()

@@ -219,11 +219,11 @@ def _near(query: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Lint a matrix: `options.dir` (default: this installation's), `.stats`.
+    """Lint a matrix: `options.directory` (default: this installation's), `.stats`.
 
     Returns 2 when there are faults, each on a line of stdout. Raises MatrixError when nothing is there.
     """
-    folder = Path(options.dir) if options.dir else data_dir("matrices")
+    folder = Path(options.directory) if options.directory else data_dir("matrices")
     try:
         edition, what = _examined(folder)
     except MatrixError as error:

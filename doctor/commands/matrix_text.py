@@ -57,8 +57,10 @@ def overview_text(matrix: Matrix) -> str:
 
 
 def gpu_line(row: GpuRow) -> str:
-    """An id in a line."""
-    return f"{row.pci_device_id}  {row.name}  ({row.architecture}, {row.compute_capability})"
+    """An id in a line, or in two where several boards share it."""
+    return "\n".join(
+        _wrapped(f"{row.pci_device_id}  {row.compute_capability:<4}  {row.architecture:<15}  ", row.name)
+    )
 
 
 def gpu_text(matrix: Matrix, device_id: str) -> str:
@@ -79,7 +81,8 @@ def gpu_text(matrix: Matrix, device_id: str) -> str:
         ("former names", ", ".join(row.former_names)),
     ]
     rows: list[Row] = [item for item in (product, row, matrix.chip(row.chip), architecture) if item]
-    return "\n".join((f"{row.name}  {row.pci_device_id}", *_pairs(pairs), *_origin(rows)))
+    head = _wrapped(f"{row.pci_device_id}  ", row.name)
+    return "\n".join((*head, *_pairs(pairs), *_origin(rows)))
 
 
 def architecture_text(row: Architecture) -> str:

@@ -65,7 +65,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a link points, as written."""
 
 
-class Meta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """The bundle's `meta.json`."""
 
     schema: str = EVIDENCE_SCHEMA

@@ -93,16 +93,20 @@ def _outcomes(one: Check, case: Case) -> Iterator[Outcome]:
     if absences:
         yield Outcome(
             status="unknown",
-            found="the facts it needs are missing",
+            found=_short_absence(*absences[0]),
             why=tuple(_absence_words(need, absent) for need, absent in absences),
         )
         return
     yield from list(one.run(case)) or [Outcome(status="skip", found="nothing here to judge")]
 
 
-def _absence_words(need: str, absent: Absent) -> str:
+def _short_absence(need: str, absent: Absent) -> str:
     what = absent.origin or need.split("|", 1)[0]
-    words = f"`{what}` {_REASON_WORDS.get(absent.reason, absent.reason)}"
+    return f"`{what}` {_REASON_WORDS.get(absent.reason, absent.reason)}"
+
+
+def _absence_words(need: str, absent: Absent) -> str:
+    words = _short_absence(need, absent)
     return f"{words}: {absent.detail}" if absent.detail else words
 
 

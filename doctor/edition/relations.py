@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,27 +14,41 @@ from doctor.core.matrix import Row
 from doctor.core.versions import Dotted
 from doctor.edition.strict import Faults, Located, nearest
 
-__all__ = ["Table", "judge_relations"]
+__all__ = ["Tables", "judge_relations"]
 
 #: Rows of a section. Each section has one row type; which one is known where it is read.
 Table = list[Located[Any]]
 
 
-def judge_relations(tables: dict[str, Table], as_of: str, faults: Faults) -> dict[str, Table]:
-    """Note every relation that does not hold; give back the tables with what follows filled in."""
-    for table in tables.values():
+class Tables(defaultdict[str, Table]):
+    """The rows read so far, by section, and the sections that lack rows because of faults in them."""
+
+    def __init__(self) -> None:
+        super().__init__(list)
+        self.incomplete: set[str] = set()
+
+
+def judge_relations(tables: Tables, as_of: str, faults: Faults) -> None:
+    """Note every relation that does not hold, and fill in what follows from other rows.
+
+    What points into an incomplete section is not judged: the row may be there, but unreadable.
+    """
+    for table in list(tables.values()):
         for located in table:
             _judge_row(located, as_of, faults)
     _judge_unique(tables, faults)
-    _judge_references(tables, faults)
-    for located in tables.get("branches", []):
+    if "architectures" not in tables.incomplete:
+        _judge_references(tables, faults)
+    if "gpus" not in tables.incomplete:
+        _judge_product_ids(tables, faults)
+    for located in tables["branches"]:
         _judge_branch(located, faults)
-    for located in tables.get("toolkits", []):
+    for located in tables["toolkits"]:
         _judge_toolkit(located, faults)
-    for located in tables.get("causes", []):
-        _judge_cause(located, tables["causes"], faults)
+    for located in tables["causes"]:
+        _judge_cause(located, tables, faults)
     _judge_gpus(tables, faults)
-    return {**tables, "gpus": _with_architecture(tables)}
+    tables["gpus"] = _with_architecture(tables)
 
 
 def _judge_row(located: Located[Any], as_of: str, faults: Faults) -> None:
@@ -62,7 +77,7 @@ def _is_day(text: str) -> bool:
 # --- uniqueness -----------------------------------------------------------------------------------
 
 
-def _judge_unique(tables: dict[str, Table], faults: Faults) -> None:
+def _judge_unique(tables: Tables, faults: Faults) -> None:
     for section, field in (
         ("architectures", "architecture"),
         ("products", "product"),
@@ -73,9 +88,9 @@ def _judge_unique(tables: dict[str, Table], faults: Faults) -> None:
         ("rules", "id"),
         ("causes", "id"),
     ):
-        _once(tables.get(section, []), field, _single(field), faults)
-    _once(tables.get("products", []), "pci_device_ids", lambda row: row.pci_device_ids, faults)
-    _once(tables.get("gpus", []), "pci_device_id", _boards, faults)
+        _once(tables[section], field, _single(field), faults)
+    _once(tables["products"], "pci_device_ids", lambda row: row.pci_device_ids, faults)
+    _once(tables["gpus"], "pci_device_id", _boards, faults)
 
 
 def _single(field: str) -> Callable[[Any], list[Any]]:
@@ -96,39 +111,39 @@ def _once(table: Table, field: str, claims: Callable[[Any], Iterable[Any]], faul
             earlier = first.setdefault(claim, located)
             if earlier is not located:
                 at = f"{earlier.place.file}:{earlier.place.line}"
-                faults.add(located.at(field), f"`{claim}` has a row already, at {at}")
+                key = "subsystem_ids" if " " in str(claim) and field == "pci_device_id" else field
+                faults.add(located.at(key), f"`{claim}` has a row already, at {at}")
 
 
 # --- references -----------------------------------------------------------------------------------
 
 
-def _judge_references(tables: dict[str, Table], faults: Faults) -> None:
-    names = {located.row.architecture: located.row for located in tables.get("architectures", [])}
+def _judge_references(tables: Tables, faults: Faults) -> None:
+    names = {located.row.architecture: located.row for located in tables["architectures"]}
     for section, field in (
         ("products", "architecture"),
         ("chips", "architecture"),
         ("branches", "min_architecture"),
         ("branches", "last_for"),
     ):
-        for located in tables.get(section, []):
+        for located in tables[section]:
             value = getattr(located.row, field)
             for name in (value,) if isinstance(value, str) else value:
                 if name and name not in names:
                     text = f"the architecture `{name}` is not in `architectures`{nearest(name, names)}"
                     faults.add(located.at(field), text)
     for section in ("products", "chips"):
-        for located in tables.get(section, []):
+        for located in tables[section]:
             architecture = names.get(located.row.architecture)
             capability = located.row.compute_capability
             if architecture and capability not in architecture.compute_capability:
                 text = f"`{capability}` is no capability of `{architecture.architecture}`"
                 faults.add(located.at("compute_capability"), text)
-    _judge_product_ids(tables, faults)
 
 
-def _judge_product_ids(tables: dict[str, Table], faults: Faults) -> None:
-    by_id = {located.row.pci_device_id: located.row for located in tables.get("gpus", [])}
-    for located in tables.get("products", []):
+def _judge_product_ids(tables: Tables, faults: Faults) -> None:
+    by_id = {located.row.pci_device_id: located.row for located in reversed(tables["gpus"])}
+    for located in tables["products"]:
         for device_id in located.row.pci_device_ids:
             gpu = by_id.get(device_id)
             if gpu is None:
@@ -138,10 +153,15 @@ def _judge_product_ids(tables: dict[str, Table], faults: Faults) -> None:
                 faults.add(located.at("architecture"), text)
 
 
-def _judge_gpus(tables: dict[str, Table], faults: Faults) -> None:
+def _judge_gpus(tables: Tables, faults: Faults) -> None:
     chips: dict[str, str] = {}
-    for located in tables.get("gpus", []):
+    known = {located.row.chip: located.row for located in tables["chips"]}
+    for located in tables["gpus"]:
         row = located.row
+        for field in ("architecture", "compute_capability"):
+            wanted = getattr(known.get(row.chip, row), field)
+            if getattr(row, field) != wanted:
+                faults.add(located.at(field), f"the chip `{row.chip}` says `{wanted}`: leave the field out")
         if row.chip != chips.setdefault(row.pci_device_id, row.chip):
             text = f"another row gives this id the chip `{chips[row.pci_device_id]}`"
             faults.add(located.at("chip"), text)
@@ -157,6 +177,7 @@ def _judge_branch(located: Located[Any], faults: Faults) -> None:
     row = located.row
     if row.branch != f"R{row.major}":
         faults.add(located.at("major"), f"`{row.major}` is not the number of `{row.branch}`")
+        return
     for field in ("security_floor", "latest_known"):
         value = getattr(row, field)
         _inside(located, field, (value,) if value is not None else (), faults)
@@ -186,7 +207,7 @@ def _judge_toolkit(located: Located[Any], faults: Faults) -> None:
             faults.add(located.at("updates"), f"`{update.version}` is not an update of `{row.cuda}`")
 
 
-def _judge_cause(located: Located[Any], table: Table, faults: Faults) -> None:
+def _judge_cause(located: Located[Any], tables: Tables, faults: Faults) -> None:
     row = located.row
     if not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", row.id):
         faults.add(located.at("id"), f"`{row.id}` is not an id such as `driver.userspace_kernel_mismatch`")
@@ -194,8 +215,8 @@ def _judge_cause(located: Located[Any], table: Table, faults: Faults) -> None:
         problem = _pattern_problem(pattern)
         if problem:
             faults.add(located.at("patterns"), f"`{pattern}` is not a regular expression: {problem}")
-    known = [other.row.id for other in table]
-    if row.refines and row.refines not in known:
+    known = [other.row.id for other in tables["causes"]]
+    if row.refines and row.refines not in known and "causes" not in tables.incomplete:
         faults.add(located.at("refines"), f"there is no cause `{row.refines}`{nearest(row.refines, known)}")
 
 
@@ -207,11 +228,11 @@ def _pattern_problem(pattern: str) -> str:
     return ""
 
 
-def _with_architecture(tables: dict[str, Table]) -> Table:
+def _with_architecture(tables: Tables) -> Table:
     """Id rows with the open-module rule and last branch of their architecture, unless they have their own."""
-    by_name = {located.row.architecture: located.row for located in tables.get("architectures", [])}
+    by_name = {located.row.architecture: located.row for located in tables["architectures"]}
     filled = []
-    for located in tables.get("gpus", []):
+    for located in tables["gpus"]:
         row, architecture = located.row, by_name.get(located.row.architecture)
         if architecture is not None:
             row = msgspec.structs.replace(

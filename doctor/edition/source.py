@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from yaml.nodes import Node, ScalarNode
+from yaml.nodes import ScalarNode
 
 from doctor.core.matrix import (
     Architecture,
@@ -23,8 +23,8 @@ from doctor.core.matrix import (
     ToolkitRow,
 )
 from doctor.edition.digest import digest
-from doctor.edition.relations import Table, judge_relations
-from doctor.edition.strict import Faults, Located, Place, Reader, compose, entries, nearest
+from doctor.edition.relations import Tables, judge_relations
+from doctor.edition.strict import BAD, Entry, Faults, Located, Place, Reader, compose, entries, nearest
 from doctor.errors import MatrixError
 
 __all__ = ["compile_edition"]
@@ -64,12 +64,13 @@ class _Defaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def compile_edition(sources: Mapping[str, bytes]) -> Edition:
     """The edition of these files. Raises MatrixError with every fault in `problems`."""
     faults = Faults()
-    tables: dict[str, Table] = {}
+    tables = Tables()
     head: _Head | None = None
     for name in sorted({*sources, *_NEEDED, _HEAD}):
         place = Place(name, 1, "")
         if name not in sources:
             faults.add(place, "the file is missing")
+            tables.incomplete.update(_FILES.get(name, ()))
         elif name == _HEAD:
             head = _read_head(sources[name], faults)
         elif name not in _FILES:
@@ -77,7 +78,7 @@ def compile_edition(sources: Mapping[str, bytes]) -> Edition:
         else:
             _File(name, sources[name], faults, tables).read()
     if head is not None:
-        tables = judge_relations(tables, head.as_of, faults)
+        judge_relations(tables, head.as_of, faults)
     if faults or head is None:
         lines = faults.lines()
         word = "fault" if len(lines) == 1 else "faults"
@@ -90,9 +91,9 @@ def _read_head(data: bytes, faults: Faults) -> _Head | None:
     return Reader(_HEAD, faults).struct(node, _Head, "") if node else None
 
 
-def _edition(head: _Head, tables: dict[str, Table], sha256: str) -> Edition:
+def _edition(head: _Head, tables: Tables, sha256: str) -> Edition:
     def rows(section: str) -> tuple[Any, ...]:
-        return tuple(located.row for located in tables.get(section, []))
+        return tuple(located.row for located in tables[section])
 
     return Edition(
         name=head.name,
@@ -112,66 +113,84 @@ def _edition(head: _Head, tables: dict[str, Table], sha256: str) -> Edition:
 class _File:
     """One file on its way into the tables: its own `sources` and `defaults`, and its sections."""
 
-    def __init__(self, name: str, data: bytes, faults: Faults, tables: dict[str, Table]) -> None:
+    def __init__(self, name: str, data: bytes, faults: Faults, tables: Tables) -> None:
         self._name = name
         self._faults = faults
         self._tables = tables
         self._reader = Reader(name, faults)
         self._node = compose(name, data, faults)
+        self._section = ""
         self._texts: dict[str, str] = {}
+        self._written: dict[str, Place] = {}
         self._used: set[str] = set()
-        self._defaults: dict[str, str] = {}
+        self._defaults: dict[str, Any] = {}
 
     def read(self) -> None:
-        if self._node is None:
+        sections, before = _FILES[self._name], len(self._faults)
+        parts = entries(self._node, Place(self._name, 1, ""), self._faults) if self._node else {}
+        if not parts:
+            self._tables.incomplete.update(sections)
             return
-        sections = _FILES[self._name]
-        parts = entries(self._node, Place(self._name, 1, ""), self._faults)
         for key in parts.keys() - {"sources", "defaults", *sections}:
             known = ("sources", "defaults", *sections)
-            self._faults.add(self._place(parts[key], key), f"unknown section{nearest(key, known)}")
+            at = Place(self._name, parts[key].line, key)
+            self._faults.add(at, f"unknown section{nearest(key, known)}")
         self._read_sources(parts.get("sources"))
-        if "defaults" in parts:
-            defaults = self._reader.struct(parts["defaults"], _Defaults, "defaults")
-            self._defaults = msgspec.to_builtins(defaults) if defaults else {}
+        self._read_defaults(parts.get("defaults"))
         for key, kind in sections.items():
-            if key not in parts:
-                self._faults.add(Place(self._name, 1, ""), f"`{key}` is missing")
-                continue
-            rows = self._reader.rows(parts[key], kind, key, self._fill)
-            self._tables.setdefault(key, []).extend(self._sourced(row) for row in rows)
-        self._refuse_unused(parts.get("sources"))
+            self._read_section(key, kind, parts.get(key))
+        if len(self._faults) == before:
+            self._refuse_unused()
 
-    def _read_sources(self, node: Node | None) -> None:
-        if node is None:
+    def _read_section(self, key: str, kind: type[Row], entry: Entry | None) -> None:
+        self._section, before = key, len(self._faults)
+        if entry is None:
+            self._faults.add(Place(self._name, 1, ""), f"`{key}` is missing")
+        else:
+            rows = self._reader.rows(entry.node, kind, key, self._fill)
+            self._tables[key].extend(self._sourced(row) for row in rows)
+        if len(self._faults) > before or BAD in self._defaults.values():
+            self._tables.incomplete.add(key)
+
+    def _read_defaults(self, entry: Entry | None) -> None:
+        if entry is None:
             return
-        for key, value in entries(node, self._place(node, "sources"), self._faults).items():
-            place = self._place(value, f"sources.{key}")
+        defaults = self._reader.struct(entry.node, _Defaults, "defaults")
+        # Bad defaults are one fault, not one for each row that relies on them.
+        bad = dict.fromkeys(("as_of", "confidence", "review_by"), BAD)
+        self._defaults = msgspec.to_builtins(defaults) if defaults else bad
+
+    def _read_sources(self, entry: Entry | None) -> None:
+        if entry is None:
+            return
+        at = Place(self._name, entry.line, "sources")
+        for key, value in entries(entry.node, at, self._faults).items():
+            place = Place(self._name, value.line, f"sources.{key}")
             if not _SOURCE_KEY.fullmatch(key):
                 self._faults.add(place, "a key has lower-case letters, digits, `.`, `_` and `-`")
-            elif not isinstance(value, ScalarNode) or not value.value.strip():
+            elif not isinstance(value.node, ScalarNode) or not value.node.value.strip():
                 self._faults.add(place, "the text of a source is wanted")
             else:
-                self._texts[key] = value.value
+                self._texts[key] = value.node.value
+                self._written[key] = place
 
-    def _refuse_unused(self, node: Node | None) -> None:
-        for key in self._texts.keys() - self._used if node else ():
-            self._faults.add(self._place(node, f"sources.{key}"), "no row of this file uses it")
+    def _refuse_unused(self) -> None:
+        for key in self._written.keys() - self._used:
+            self._faults.add(self._written[key], "no row of this file uses it")
 
-    def _fill(self, given: dict[str, Any], place: Place) -> None:
+    def _fill(self, given: dict[str, Any], at: Callable[[str], Place]) -> None:
         """What a row need not repeat: the file's defaults, and what its chip says."""
         for name, value in self._defaults.items():
             given.setdefault(name, value)
         code = given.get("chip")
-        if code is None or not place.path.startswith("gpus["):
+        if code is None or self._section != "gpus":
             return
-        chip = next((c.row for c in self._tables.get("chips", []) if c.row.chip == code), None)
-        if chip is None:
-            known = (str(c.row.chip) for c in self._tables.get("chips", []))
-            self._faults.add(place, f"the chip `{code}` is not in `chips`{nearest(str(code), known)}")
+        chips = {located.row.chip: located.row for located in self._tables["chips"]}
+        if code not in chips and code is not BAD and "chips" not in self._tables.incomplete:
+            self._faults.add(at("chip"), f"the chip `{code}` is not in `chips`{nearest(code, chips)}")
         for name in ("architecture", "compute_capability"):
-            # An unknown chip is one fault, not three: the row is given up with what it would have.
-            given.setdefault(name, getattr(chip, name) if chip else "")
+            # An unknown chip is one fault, not three.
+            given.setdefault(name, getattr(chips[code], name) if code in chips else BAD)
 
     def _sourced(self, located: Located[R]) -> Located[R]:
         """The row with its source keys replaced by their texts."""
@@ -186,6 +205,3 @@ class _File:
             else:
                 texts.append(entry)
         return located.replace(msgspec.structs.replace(located.row, source=tuple(texts)))
-
-    def _place(self, node: Node | None, path: str) -> Place:
-        return Place(self._name, node.start_mark.line + 1 if node else 1, path)

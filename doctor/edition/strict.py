@@ -19,7 +19,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from doctor.core.versions import Version
 from doctor.timeouts import MATRIX_DEPTH_MAX, MATRIX_FILE_BYTES_MAX, MATRIX_NODES_MAX
 
-__all__ = ["Faults", "Located", "Place", "Reader", "compose", "entries", "nearest"]
+__all__ = ["BAD", "Entry", "Faults", "Located", "Place", "Reader", "compose", "entries", "nearest"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -52,6 +52,13 @@ class Place(NamedTuple):
     path: str
 
 
+class Entry(NamedTuple):
+    """One entry of a mapping: the line of its key, and its value."""
+
+    line: int
+    node: Node
+
+
 class Faults:
     """Every fault of a source, so that one run tells them all."""
 
@@ -61,8 +68,8 @@ class Faults:
     def add(self, place: Place, message: str) -> None:
         self._found.add((place.file, place.line, place.path, message))
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
+    def __len__(self) -> int:
+        return len(self._found)
 
     def lines(self) -> tuple[str, ...]:
         """`file:line: field path: message`, in the order of files and lines."""
@@ -119,8 +126,9 @@ def compose(file: str, data: bytes, faults: Faults) -> Node | None:
         node: Node | None = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "the text is not YAML"
-        faults.add(Place(file, mark.line + 1 if mark else 1, ""), problem)
+        parts = (getattr(error, "context", None), getattr(error, "problem", None))
+        problem = ", ".join(part for part in parts if part)
+        faults.add(Place(file, mark.line + 1 if mark else 1, ""), f"not YAML: {problem or error}")
         return None
     if node is None:
         faults.add(start, "the file is empty")
@@ -152,12 +160,12 @@ def _is_plain(file: str, text: str, faults: Faults) -> bool:
     return plain
 
 
-def entries(node: Node, place: Place, faults: Faults) -> dict[str, Node]:
+def entries(node: Node, place: Place, faults: Faults) -> dict[str, Entry]:
     """The entries of a mapping; a key that is no text or stands twice is a fault."""
     if not isinstance(node, MappingNode):
         faults.add(place, f"a mapping is wanted, not {_kind(node)}")
         return {}
-    found: dict[str, Node] = {}
+    found: dict[str, Entry] = {}
     for key, value in node.value:
         at = Place(place.file, key.start_mark.line + 1, place.path)
         if not isinstance(key, ScalarNode):
@@ -165,7 +173,7 @@ def entries(node: Node, place: Place, faults: Faults) -> dict[str, Node]:
         elif key.value in found:
             faults.add(at, f"`{key.value}` stands here twice")
         else:
-            found[key.value] = value
+            found[key.value] = Entry(at.line, value)
     return found
 
 
@@ -181,6 +189,10 @@ def _kind(node: Node) -> str:
 # --- nodes to typed rows --------------------------------------------------------------------------
 
 
+#: Adds to a row the fields that follow from elsewhere; its second argument gives a field's place.
+Fill = Callable[[dict[str, Any], Callable[[str], Place]], None]
+
+
 class Reader:
     """Reads rows of one file; what is wrong goes to `faults`, what is right comes back."""
 
@@ -193,9 +205,9 @@ class Reader:
         node: Node,
         kind: type[S],
         path: str,
-        fill: Callable[[dict[str, Any], Place], None] = lambda _given, _place: None,
+        fill: Fill = lambda _given, _at: None,
     ) -> list[Located[S]]:
-        """The rows of a section. `fill` adds fields that follow from elsewhere before types are checked."""
+        """The rows of a section. `fill` adds fields that follow from elsewhere before any is missed."""
         if not isinstance(node, SequenceNode) or not node.value:
             self._faults.add(self._place(node, path), f"a list of rows is wanted, not {_empty_or(node)}")
             return []
@@ -206,30 +218,29 @@ class Reader:
 
     def struct(self, node: Node, kind: type[S], path: str) -> S | None:
         """One mapping as a struct; None when something in it is wrong."""
-        row = self._row(node, kind, path, lambda _given, _place: None)
+        row = self._row(node, kind, path, lambda _given, _at: None)
         return row.row if row else None
 
-    def _row(
-        self, node: Node, kind: type[S], path: str, fill: Callable[[dict[str, Any], Place], None]
-    ) -> Located[S] | None:
+    def _row(self, node: Node, kind: type[S], path: str, fill: Fill) -> Located[S] | None:
         place = self._place(node, path)
         fields = _fields(kind)
         written = entries(node, place, self._faults)
+        lines = {name: entry.line for name, entry in written.items()}
         given: dict[str, Any] = {}
-        for name, value in written.items():
+        for name, entry in written.items():
             at = f"{path}.{name}" if path else name
-            if name not in fields:
-                self._faults.add(self._place(value, at), f"unknown field{nearest(name, fields)}")
+            if name in fields:
+                given[name] = self._value(entry.node, fields[name].type, at)
             else:
-                given[name] = self._value(value, fields[name].type, at)
-        if isinstance(node, MappingNode):
-            fill(given, place)
-            for name in (n for n, field in fields.items() if field.required and n not in given):
-                self._faults.add(place, f"`{name}` is missing")
-                given[name] = BAD
-        if not isinstance(node, MappingNode) or any(value is BAD for value in given.values()):
+                self._faults.add(Place(self._file, entry.line, at), f"unknown field{nearest(name, fields)}")
+        if not isinstance(node, MappingNode):
             return None
-        lines = {name: value.start_mark.line + 1 for name, value in written.items()}
+        fill(given, lambda field: Place(self._file, lines.get(field, place.line), f"{path}.{field}"))
+        for name in (name for name, field in fields.items() if field.required and name not in given):
+            self._faults.add(place, f"`{name}` is missing")
+            given[name] = BAD
+        if any(value is BAD for value in given.values()):
+            return None
         return Located(kind(**given), place, lines)
 
     def _value(self, node: Node, kind: Any, path: str) -> Any:
@@ -239,7 +250,7 @@ class Reader:
         if origin is tuple:
             return self._list(node, get_args(kind)[0], path)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            nested = self._row(node, kind, path, lambda _given, _place: None)
+            nested = self._row(node, kind, path, lambda _given, _at: None)
             return nested.row if nested else BAD
         if not isinstance(node, ScalarNode):
             return self._wrong(node, path, f"{_wanted(kind)} is wanted, not {_kind(node)}")

@@ -31,6 +31,9 @@ _META_BYTES_MAX = 8 * 1024 * 1024
 
 _DEPTH_MAX = 64
 
+#: The documents that a hand-made tree may have beside its two directories.
+_WITNESSES = {f"{name}.json" for name in ("nvml", "cuinit", "cuinit-caller", "distro", "resources")}
+
 #: What belongs to a bundle; anything else that lies in one is left unread.
 _PART = re.compile(r"(files|commands)/.+|[A-Za-z0-9_.-]+\.json", re.DOTALL)
 
@@ -50,7 +53,8 @@ def read_bundle(path: str | os.PathLike[str]) -> Evidence:
         with open(place, "rb") as raw:
             return read_stream(raw, place)
     except OSError as error:
-        raise EvidenceError(f"`{shown(place)}` cannot be read: {error.strerror or error}") from None
+        named = error.filename if isinstance(error.filename, str) else place
+        raise EvidenceError(f"`{shown(named)}` cannot be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the path
         raise EvidenceError(f"`{shown(place)}` cannot be read: {error}") from None
 
@@ -256,6 +260,7 @@ def _anchored(item: Item, blobs: Mapping[str, bytes]) -> Item:
 
 def _hand_made(blobs: dict[str, bytes], directories: Iterable[str]) -> Evidence:
     """Evidence of a bare tree: each file and each directory in it counts as asked for and found."""
+    blobs = {name: data for name, data in blobs.items() if "/" in name or name in _WITNESSES}
     for name in [n for n in blobs if n.startswith("commands/") and n.endswith(".err")]:
         blobs.setdefault(name[: -len(".err")], b"")
     items = [
@@ -263,7 +268,8 @@ def _hand_made(blobs: dict[str, bytes], directories: Iterable[str]) -> Evidence:
         for name in _all_directories(blobs, directories)
     ]
     for name, data in blobs.items():
-        if not (name.startswith("commands/") and name.endswith(".err")):
+        is_stderr = name.startswith("commands/") and name.endswith(".err")
+        if not is_stderr:
             items.append(Item(key=_key(name), status="ok", path=name, bytes=len(data)))
     return Evidence(Meta(items=tuple(sorted(items, key=lambda i: i.key))), blobs, hand_made=True)
 

@@ -92,9 +92,14 @@ def _swap(fresh: Path, target: Path, *, occupied: bool) -> None:
         fresh.rename(target)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(old / "bundle")
-    fresh.rename(target)
-    shutil.rmtree(old)
+    kept = target.rename(old / "bundle")
+    try:
+        fresh.rename(target)
+    except BaseException:
+        kept.rename(target)
+        raise
+    finally:
+        shutil.rmtree(old)
 
 
 class _Head(msgspec.Struct):

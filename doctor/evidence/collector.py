@@ -138,7 +138,8 @@ CALLER_VARIABLES = (
     "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_MODULE_LOADING", "VIRTUAL_ENV", "CONDA_PREFIX",
     "container",
 )
-#: Where `live.py` puts the caller's variables, so that they steer nothing here.
+#: Before the names of the caller's variables, where `live.py` hands them over so that they steer
+#: nothing here. By itself it says that they are handed over.
 CALLER_PREFIX = "MOPT_CALLER_"
 
 COMMAND_DIRS = (
@@ -171,7 +172,9 @@ LOOK_WAIT_S = 2.0
 DRAIN_S = 0.15
 #: A log is read to its end to keep its newest part; no further than this.
 DRAIN_MAX_BYTES = 64 * MIB
+#: Of the error stream so much is kept, and so much endured.
 STDERR_CAP = 16 * KIB
+STDERR_MAX = 4 * MIB
 #: How long the killed are waited for.
 SWEEP_S = 0.25
 MATCHES_MAX = 512
@@ -1163,7 +1166,9 @@ class Command(Child):
             Child.heard(self, fd, data)
             return
         is_flood = self.sinks[fd].feed(data)
-        if is_flood and (fd in self.fds) and (self.sinks[fd] is self.out or self.err.total > 4 * MIB):
+        if is_flood and fd in self.fds and (self.sinks[fd] is self.out or self.err.total > STDERR_MAX):
+            if self.sinks[fd] is self.err:
+                self.item.update(status="error", detail="killed: {} bytes on its error stream".format(self.err.total))
             self.stop()
             self.finish()
 
@@ -1294,10 +1299,15 @@ def testify(fd: int, row: Row, root: Root, caller: Caller, sites: "list[str]") -
     def find(soname: str) -> "tuple[str, str, str]":
         return library_of(root, soname, caller.library_dirs())
 
-    module.testify(row.ask, lambda **head: send(fd, head), Where(root, caller, find))
+    def default_file(soname: str) -> str:
+        """The file the loader takes by itself: found without running any of its code."""
+        own = loader_would_find(root, soname)
+        return root.real(own[0]) if own else ""
+
+    module.testify(row.ask, lambda **head: send(fd, head), Where(root, caller, find, default_file))
 
 
-Where = namedtuple("Where", "root caller find")
+Where = namedtuple("Where", "root caller find default_file")
 
 
 # --- the collection -------------------------------------------------------------------------------
@@ -1599,7 +1609,7 @@ def parse(argv: "list[str]") -> "dict[str, object]":
 
 def caller_environment(environment: "dict[str, str]") -> "dict[str, str]":
     """The caller's variables: handed over with a prefix, else those of this process."""
-    prefix = CALLER_PREFIX if CALLER_PREFIX + "PATH" in environment else ""
+    prefix = CALLER_PREFIX if CALLER_PREFIX in environment else ""
     return {n: environment[prefix + n] for n in CALLER_VARIABLES if prefix + n in environment}
 
 
@@ -1651,14 +1661,19 @@ def main(argv: "list[str]") -> int:
     return 0
 
 
-if __name__ == "__main__":
-    CODE = 70
+def program(argv: "list[str]") -> None:
+    """The whole program; it never returns, and waits for no child that does not die."""
+    code = 70
     try:
-        CODE = main(sys.argv[1:])
+        code = main(argv)
         sys.stdout.flush()
     except BrokenPipeError:
-        CODE = 141
-    except Exception as exc:  # the border of the program: the cause is told, and no child is waited for
+        code = 141
+    except Exception as exc:  # the border of the program: the cause is told
         sys.stderr.write("collector.py: {}: {}\n".format(type(exc).__name__, exc))
     sys.stderr.flush()
-    os._exit(CODE)
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    program(sys.argv[1:])

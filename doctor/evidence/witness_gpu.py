@@ -11,7 +11,6 @@ import re
 import time
 
 NVML_NOT_FOUND = 12
-NOT_SUPPORTED = "Not Supported"
 
 #: Getters of one handle and nothing else, as NVML calls them after `nvmlDeviceGet`.
 PLAIN = (
@@ -30,6 +29,15 @@ GROUPS = (
     ("ClockInfo", {"sm": (1,), "mem": (2,)}),
     ("MaxClockInfo", {"sm": (1,), "mem": (2,)}),
     ("TemperatureThreshold", {"shutdown": (0,), "slowdown": (1,), "mem_max": (2,), "gpu_max": (3,)}),
+)
+#: Answers that go by another call in older drivers.
+OLD_AND_NEW = (
+    ("current_clocks_event_reasons", (
+        "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
+    )),
+    ("compute_running_processes", (
+        "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+    )),
 )
 RECOVERY_ACTION_FIELD = 230
 PROCESSES_MAX = 256
@@ -96,14 +104,12 @@ def nvml(say, where):
 
 
 def attempt(pynvml, call, *arguments):
-    """(answer, error) of one call; the error is `{code, text}`."""
+    """(answer, error) of one call; the error is `{code, text}`, the code None when NVML gave none."""
     try:
         return getattr(pynvml, call)(*arguments), None
     except pynvml.NVMLError as exc:
         return None, {"code": exc.value, "text": str(exc)}
-    except AttributeError:
-        return None, {"code": None, "text": "this pynvml has no " + call}
-    except (TypeError, ValueError, UnicodeDecodeError) as exc:
+    except Exception as exc:  # the border to foreign code: a getter that fails must not end the others
         return None, {"code": None, "text": "{}: {}".format(type(exc).__name__, exc)}
 
 
@@ -141,51 +147,64 @@ def ask_gpus(pynvml, say):
         ask_gpu(pynvml, say, index, handle)
 
 
-def ask_gpu(pynvml, say, index, handle):
-    """Every getter of one GPU; what fails stands in its `errors`, by getter."""
+class Gpu:
+    """One GPU being asked: each answer, or the error by getter, is said at once."""
 
-    def put(key, call, *arguments, **how):
-        say(say={"at": "{} of GPU {}".format(call, index)})
-        value, error = attempt(pynvml, call, handle, *arguments)
-        if error:
-            say(gpu=index, about={"errors": {how.get("part", key): error["text"]}})
-        else:
-            value = how.get("shape", plain)(value)
-            say(gpu=index, about={key: {how["part"].partition(".")[2]: value} if "part" in how else value})
-        return not error
+    def __init__(self, pynvml, say, index, handle):
+        self.pynvml = pynvml
+        self.say = say
+        self.index = index
+        self.handle = handle
 
-    put("pci_info", "nvmlDeviceGetPciInfo", shape=pci_info)
-    put("memory_info", "nvmlDeviceGetMemoryInfo", shape=lambda m: {"total": m.total, "free": m.free, "used": m.used})
-    put("temperature", "nvmlDeviceGetTemperature", 0)
-    for getter in PLAIN:
-        put(snake(getter), "nvmlDeviceGet" + getter)
-    if not put("current_clocks_event_reasons", "nvmlDeviceGetCurrentClocksEventReasons"):
-        if put("current_clocks_event_reasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
-            say(gpu=index, about={"errors": {"current_clocks_event_reasons": None}})
-    for getter, parts in GROUPS:
+    def get(self, calls, *arguments):
+        """(answer, error text) of the first of `calls` that this binding and driver know."""
+        for call in calls:
+            self.say(say={"at": "{} of GPU {}".format(call, self.index)})
+            value, error = attempt(self.pynvml, call, self.handle, *arguments)
+            if not error:
+                return value, ""
+        return None, error["text"]
+
+    def put(self, key, calls, *arguments, shape=None):
+        value, error = self.get(calls, *arguments)
+        self.tell(key, None if error else (shape or plain)(value), error)
+
+    def put_parts(self, key, call, parts):
         for part, arguments in sorted(parts.items()):
-            key = snake(getter)
-            put(key, "nvmlDeviceGet" + getter, *arguments, part=key + "." + part)
-    put("compute_running_processes", "nvmlDeviceGetComputeRunningProcesses", shape=processes)
-    ask_structures(pynvml, say, index, handle)
+            value, error = self.get((call,), *arguments)
+            self.tell(key + "." + part if error else key, {part: plain(value)}, error)
+
+    def tell(self, key, value, error):
+        self.say(gpu=self.index, about={"errors": {key: error}} if error else {key: value})
 
 
-def ask_structures(pynvml, say, index, handle):
-    """The two answers that NVML writes into a structure of the caller's."""
-    try:
-        say(say={"at": "nvmlDeviceGetGpuFabricInfoV of GPU {}".format(index)})
-        info = pynvml.c_nvmlGpuFabricInfoV_t()
-        pynvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-        say(gpu=index, about={"gpu_fabric_info": fabric_info(info)})
-    except (pynvml.NVMLError, AttributeError) as exc:
-        say(gpu=index, about={"errors": {"gpu_fabric_info": str(exc)}})
-    say(say={"at": "nvmlDeviceGetFieldValues of GPU {}".format(index)})
-    values, error = attempt(pynvml, "nvmlDeviceGetFieldValues", handle, [RECOVERY_ACTION_FIELD])
-    if error or values[0].nvmlReturn != 0:
-        text = error["text"] if error else str(pynvml.NVMLError(values[0].nvmlReturn))
-        say(gpu=index, about={"errors": {"gpu_recovery_action": text}})
-    else:
-        say(gpu=index, about={"gpu_recovery_action": values[0].value.uiVal})
+def ask_gpu(pynvml, say, index, handle):
+    gpu = Gpu(pynvml, say, index, handle)
+    gpu.put("pci_info", ("nvmlDeviceGetPciInfo",), shape=pci_info)
+    gpu.put("memory_info", ("nvmlDeviceGetMemoryInfo",), shape=memory_info)
+    gpu.put("temperature", ("nvmlDeviceGetTemperature",), 0)
+    for getter in PLAIN:
+        gpu.put(snake(getter), ("nvmlDeviceGet" + getter,))
+    for key, calls in OLD_AND_NEW:
+        gpu.put(key, calls, shape=processes if key == "compute_running_processes" else plain)
+    for getter, parts in GROUPS:
+        gpu.put_parts(snake(getter), "nvmlDeviceGet" + getter, parts)
+    values, error = gpu.get(("nvmlDeviceGetFieldValues",), [RECOVERY_ACTION_FIELD])
+    if not error and values[0].nvmlReturn != 0:
+        error = str(pynvml.NVMLError(values[0].nvmlReturn))
+    gpu.tell("gpu_recovery_action", None if error else values[0].value.uiVal, error)
+    ask_fabric(pynvml, gpu)
+
+
+def ask_fabric(pynvml, gpu):
+    """NVML writes this answer into a structure of the caller's, which older bindings lack."""
+    structure = getattr(pynvml, "c_nvmlGpuFabricInfoV_t", None)
+    if structure is None:
+        gpu.tell("gpu_fabric_info", None, "this pynvml has no nvmlDeviceGetGpuFabricInfoV")
+        return
+    info = structure()
+    _, error = gpu.get(("nvmlDeviceGetGpuFabricInfoV",), ctypes.byref(info))
+    gpu.tell("gpu_fabric_info", None if error else fabric_info(info), error)
 
 
 def plain(value):
@@ -206,6 +225,10 @@ def pci_info(info):
         "pci_device_id": info.pciDeviceId,
         "pci_sub_system_id": info.pciSubSystemId,
     }
+
+
+def memory_info(memory):
+    return {"total": memory.total, "free": memory.free, "used": memory.used}
 
 
 def processes(found):
@@ -240,7 +263,7 @@ def cuinit_caller(say, where):
     soname = "libcuda.so.1"
     own = where.find(soname)
     other = first_of_caller(where, soname)
-    if not other or (own[0] and not own[1] and os.path.realpath(other) == default_file(where, soname)):
+    if not other or (own[0] and not own[1] and where.root.real(other) == where.default_file(soname)):
         say(unwanted=True)
         return
     directory = os.path.dirname(other)
@@ -255,14 +278,6 @@ def first_of_caller(where, soname):
         if where.root.exists(directory + "/" + soname):
             return directory + "/" + soname
     return ""
-
-
-def default_file(where, soname):
-    """The file the loader would take without the caller's variable: asked without running its code."""
-    import collector
-
-    own = collector.loader_would_find(where.root, soname)
-    return where.root.real(own[0]) if own else ""
 
 
 def probe(say, found):

@@ -30,7 +30,7 @@ def distribution(say, where, distro):
     told = distro.LinuxDistribution(include_lsb=False, include_uname=False, **files)
     say(say={
         "id": told.id(),
-        "version": told.version(best=True),
+        "version": told.version(),
         "name": told.name(),
         "codename": told.codename(),
         "like": told.like(),

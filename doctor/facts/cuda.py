@@ -41,12 +41,19 @@ def read_cuda(evidence: Evidence) -> Cuda:
 
 
 def _probe(reading: Reading) -> Fact[CudaProbe]:
-    doc = document(reading.data) if reading.has_data else None
+    # A library that could not be loaded is an answer, one that is not there an absence.
+    is_answer = reading.has_data or reading.status == "error"
+    doc = document(reading.data) if is_answer and reading.data else None
     if doc is None:
-        return absent(reading, "not a JSON object" if reading.has_data else "")
+        call = (
+            string(at(document(reading.data), "at")) if reading.status == "timeout" and reading.data else None
+        )
+        return absent(
+            reading, "not a JSON object" if reading.has_data else f"no answer from {call}" if call else ""
+        )
     result, error = integer(at(doc, "result")), string(at(doc, "error")) or ""
     if result is None and not error:
-        return absent(reading, "neither a result nor an error")
+        return absent(reading, "" if not reading.has_data else "neither a result nor an error")
     path = string(at(doc, "library_path")) or ""
     value = CudaProbe(
         result=result,
@@ -101,11 +108,26 @@ def _paths(evidence: Evidence, items: dict[str, Item], releases: dict[str, Dotte
     others = candidates - links
     if len(others) > 1 and _TOP in others and _TOP not in items:
         others.discard(_TOP)
-    return sorted(path for path in others if path in releases or not _is_compat_only(evidence, path))
+    kept = (p for p in others if p in releases or not _is_compat_only(evidence, p, releases.get(_TOP)))
+    return _without_wrappers(sorted(kept), releases)
 
 
-def _is_compat_only(evidence: Evidence, path: str) -> bool:
-    """`cuda-compat-X-Y` makes the directory of a toolkit that is not there."""
+def _without_wrappers(paths: list[str], releases: dict[str, Dotted]) -> list[str]:
+    """`/usr/local/bin/nvcc` may lead into a toolkit that is listed already; a link there is not followed."""
+    own = {path for path in paths if _DIRECTORY.fullmatch(path)}
+    told = {releases.get(path) or dotted(path.rpartition("-")[2]) for path in own}
+    return [path for path in paths if path in own or releases.get(path) not in told]
+
+
+def _is_compat_only(evidence: Evidence, path: str, through: Dotted | None) -> bool:
+    """`cuda-compat-X-Y` makes the directory of a toolkit that is not there.
+
+    `through` is the nvcc seen behind `/usr/local/cuda`, whose directory is no link's empty shell.
+    """
+    named = _DIRECTORY.fullmatch(path)
+    version = dotted(named.group(1)) if named is not None else None
+    if through is not None and version is not None and _same(version, through):
+        return False
     has_version = any(evidence.file(f"{path}/version.{kind}").has_data for kind in ("json", "txt"))
     has_compat = any(item.status == "ok" for item in evidence.below(f"{path}/compat/", "stat"))
     return has_compat and not has_version

@@ -136,6 +136,9 @@ def userspace_version(
     for fact in (nvml, smi):
         if isinstance(fact, Known) and fact.value.library_version is not None:
             return Known(value=fact.value.library_version, origin=fact.origin)
+        # NVML refuses to work beside a module of another version, so its answer tells both.
+        if isinstance(fact, Known) and not fact.value.error and fact.value.driver_version is not None:
+            return Known(value=fact.value.driver_version, origin=fact.origin)
     if isinstance(libraries, Absent):
         return libraries
     return _undecided(libraries)

@@ -16,7 +16,7 @@ from doctor.facts.source import pci_address
 __all__ = ["count_xids", "is_whole_boot", "read_messages"]
 
 _RELEVANT = re.compile(
-    r"NVRM|nvidia|nouveau|\bnova[_-]|vfio-pci|[Ll]ockdown"
+    r"NVRM|nvidia|nouveau|\bnova[_-]|vfio-pci|Lockdown:"
     r"|locked down|Loading of .{1,60} rejected|PKCS#7 sig|can't assign|failed to assign"
 )
 _KERNEL_TAG = " kernel: "
@@ -45,42 +45,32 @@ _JOINED_MAX = 14
 _TEXT_MAX = 2000
 _MESSAGES_MAX = 3000
 
-#: The first pattern that is found names the kind.
-_KINDS: tuple[tuple[MessageKind, str], ...] = (
-    ("xid", r"NVRM: Xid \("),
-    ("api_mismatch", r"API mismatch"),
-    ("open_modules_required", r"requires use of the NVIDIA open kernel modules"),
-    ("legacy_gpu", r"Legacy drivers"),
-    ("unsupported_gpu", r"is not supported by (?:open|the)|required GPU System Processor"),
-    ("fallen_off_bus", r"fallen off the bus"),
-    ("nouveau", r"probe routine was not called.*nouveau|\bnouveau\b"),
-    ("no_devices_probed", r"No NVIDIA (?:GPU|device|graphics)|None of the NVIDIA"),
+#: The first row with a phrase that is found names the kind. Phrases instead of patterns: 18 patterns
+#: cost 3 ms of CPU at import.
+_KINDS: tuple[tuple[MessageKind, tuple[str, ...]], ...] = (
+    ("xid", ("NVRM: Xid (",)),
+    ("api_mismatch", ("API mismatch",)),
+    ("open_modules_required", ("requires use of the NVIDIA open kernel modules",)),
+    ("legacy_gpu", ("Legacy drivers",)),
     (
-        "probe_failed",
-        r"probe routine was not called|probe of \S+ failed|probe with driver nvidia failed|already bound",
+        "unsupported_gpu",
+        ("is not supported by open", "is not supported by the", "required GPU System Processor"),
     ),
-    (
-        "bar",
-        (
-            r"\bBAR ?\d+ is |\bBAR ?\d+.*(?:assign|no space)|PCI I/O region|misconfigured your GPU"
-            r"|can't assign|failed to assign"
-        ),
-    ),
-    ("gsp", r"Cannot initialize GSP|GFW_BOOT|GfwBoot|\bGSP\b|[Kk]gsp|gsp_"),
-    (
-        "init_failed",
-        r"RmInitAdapter|rm_init_adapter|Failed to allocate NvKmsKapiDevice|failed to register device",
-    ),
-    ("module_verification", r"module verification failed"),
-    ("lockdown", r"Lockdown: |locked down from"),
-    ("module_signature_rejected", r"Loading of .* rejected|PKCS#7 signature|[Kk]ey was rejected"),
-    ("module_symbol", r"Unknown symbol|disagrees about version of symbol|version magic"),
-    ("loading", r"NVRM: loading NVIDIA"),
-    ("uvm", r"nvidia[-_]uvm|\buvm\b|\bUVM\b"),
+    ("fallen_off_bus", ("fallen off the bus",)),
+    ("nouveau", ("nouveau",)),
+    ("no_devices_probed", ("No NVIDIA GPU", "No NVIDIA device", "No NVIDIA graphics", "None of the NVIDIA")),
+    ("probe_failed", ("probe routine", "probe of ", "probe with driver nvidia failed", "already bound")),
+    ("bar", ("PCI I/O region", "misconfigured your GPU", "can't assign", "failed to assign", "no space")),
+    ("gsp", ("GSP", "GFW_BOOT", "GfwBoot", "kgsp", "Kgsp", "gsp_")),
+    ("init_failed", ("RmInitAdapter", "rm_init_adapter", "NvKmsKapiDevice", "failed to register device")),
+    ("module_verification", ("module verification failed",)),
+    ("lockdown", ("Lockdown: ", "locked down from")),
+    ("module_signature_rejected", (" is rejected", "PKCS#7 signature", "ey was rejected")),
+    ("module_symbol", ("Unknown symbol", "disagrees about version of symbol", "version magic")),
+    ("loading", ("NVRM: loading NVIDIA",)),
+    ("uvm", ("nvidia-uvm", "nvidia_uvm", "UVM")),
 )
-_KIND_PATTERNS: tuple[tuple[MessageKind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern, re.DOTALL)) for kind, pattern in _KINDS
-)
+_BAR = re.compile(r"\bBAR ?\d+ is ")
 
 
 def read_messages(text: str) -> list[KernelMessage]:

@@ -17,20 +17,22 @@ _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "excl
 _RECOVERY = {0: "none", 1: "reset", 2: "reboot", 3: "drain_p2p", 4: "drain_and_reset"}
 _FABRIC = {0: "not_supported", 1: "not_started", 2: "in_progress", 3: "completed"}
 _GPUS_MAX = 512
-#: What NVML answers where a card, or this driver, has no such thing: no fault of the GPU.
-_NOT_SUPPORTED = ("not supported", "function not found", "not_supported", "function_not_found")
+#: What is said where a card, its driver or the Python binding has no such thing: no fault of the GPU.
+_NOT_SUPPORTED = ("not supported", "function not found", "this pynvml has no")
 
 
 def read_nvml(evidence: Evidence) -> Fact[GpuReport]:
     """What NVML answered; GPUs that came before one that hung are kept, and that one is named."""
     reading = evidence.read("nvml")
     doc = document(reading.data) if reading.data else None
-    if doc is None:
+    # A library that is not there is an absence; the loader's words stand in the item.
+    if doc is None or reading.status == "missing":
         return absent(reading, "not a JSON object" if reading.has_data else "")
     gpus = _gpus(doc)
     code, error = _init_error(doc)
     if not reading.has_data and not gpus and not error:
-        return absent(reading)
+        call = string(at(doc, "at"))
+        return absent(reading, f"no answer from {call}" if call and reading.status == "timeout" else "")
     if reading.has_data and not _is_answer(doc, code, error):
         return absent(reading, "it holds neither an answer nor an error")
     report = GpuReport(

@@ -13,6 +13,8 @@ from doctor.facts.updates import read_automatic_updates, read_exclusions
 __all__ = ["read_packages"]
 
 _PACKAGES_MAX = 20_000
+#: The collector's patterns are wider than the stack: `libcu*` also finds `libcurl4` and `libcups2`.
+_STRANGER = re.compile(r"libcu(?!bla|da|dla|dnn|dss|fft|file|inj|obj|pti|rand|solver|sparse|tensor)")
 #: Second letter of dpkg's status abbreviation. `n` and `c` are not installed.
 _DPKG_STATES = {
     "i": "installed",
@@ -88,7 +90,7 @@ def _dpkg_rows(text: str) -> tuple[list[Package], list[str]]:
         wanted, state = (status[:1], status[1:2]) if status.strip() else ("i", "i")
         if wanted == "h" and name:
             held.append(name)
-        if not name or not version.strip() or state not in _DPKG_STATES:
+        if not name or not version.strip() or state not in _DPKG_STATES or _STRANGER.match(name):
             continue
         rows.append(
             Package(
@@ -108,7 +110,7 @@ def _rpm_rows(text: str) -> list[Package]:
         name, version, architecture, state, vendor = (*line.split("\t"), "", "", "", "", "")[:5]
         # An epoch that is not set prints as `(none)`.
         version = version.strip().removeprefix("(none):")
-        if name.strip() and version and "\t" in line:
+        if name.strip() and version and not _STRANGER.match(name):
             origin = vendor.strip() if vendor.strip() != "(none)" else ""
             rows.append(
                 Package(

@@ -9,6 +9,7 @@ from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Fact, Gpu, GpuReport, Known
 from doctor.core.versions import Dotted
 from doctor.facts.limits import limit_of_label
+from doctor.facts.smi_text import is_smi_log, parse_smi_log
 from doctor.facts.source import absent, dotted, fraction, line_of, pci_address, runs, whole
 from doctor.facts.xmltree import Node, XmlError, parse_xml
 
@@ -42,6 +43,8 @@ def read_smi(evidence: Evidence) -> Fact[GpuReport]:
     said = f"{reading.text[:100_000]}\n{evidence.stderr(reading)[:10_000]}"
     if reading.data.lstrip()[:1] == b"<":
         return _by_xml(reading, said)
+    if is_smi_log(said):
+        return Known(value=_report(parse_smi_log(reading.text), said), origin=reading.origin)
     return _by_text(reading, said)
 
 
@@ -54,17 +57,19 @@ def _by_xml(reading: Reading, said: str) -> Fact[GpuReport]:
         return absent(reading, f"its XML cannot be read: {error}")
     if root.name != "nvidia_smi_log":
         return absent(reading, f"a document `{root.name[:80]}`, not `nvidia_smi_log`")
+    outside = said.rpartition("</nvidia_smi_log>")[2] if close else ""
+    return Known(value=_report(root, outside), origin=reading.origin)
+
+
+def _report(root: Node, outside: str) -> GpuReport:
+    """A report that nvidia-smi finished; `outside` is what it said apart from it."""
     rows = root.all("gpu")[:_GPUS_MAX]
-    report = GpuReport(
+    return GpuReport(
         driver_version=dotted(_text(root, "driver_version")),
         cuda_driver_version=dotted(_text(root, "cuda_version")),
         gpus=tuple(_gpu(number, node) for number, node in enumerate(rows)),
-        device_errors=(
-            *_lost(rows),
-            *(_device_errors(said.rpartition("</nvidia_smi_log>")[2]) if close else ()),
-        ),
+        device_errors=(*_lost(rows), *_device_errors(outside)),
     )
-    return Known(value=report, origin=reading.origin)
 
 
 def _lost(rows: list[Node]) -> tuple[str, ...]:
@@ -210,7 +215,8 @@ def _retired(node: Node) -> bool | None:
 
 def _clocks(node: Node) -> dict[str, Any]:
     reasons = node.child("clocks_event_reasons") or node.child("clocks_throttle_reasons")
-    active = [r for r in reasons.children if r.text == "Active"] if reasons is not None else []
+    # As text, two reasons stand below `HW Slowdown`, whose parts they are.
+    nested = [r for part in reasons.children for r in (part, *part.children)] if reasons is not None else []
     return {
         "temperature_c": whole(_text(node, "temperature", "gpu_temp")),
         "temperature_slowdown_c": whole(_text(node, "temperature", "gpu_temp_slow_threshold")),
@@ -218,7 +224,7 @@ def _clocks(node: Node) -> dict[str, Any]:
         "clock_sm_mhz": whole(_text(node, "clocks", "sm_clock")),
         "clock_sm_max_mhz": whole(_text(node, "max_clocks", "sm_clock")),
         "clock_memory_mhz": whole(_text(node, "clocks", "mem_clock")),
-        "clock_limits": tuple(limit_of_label(reason.name) for reason in active),
+        "clock_limits": tuple(limit_of_label(r.name) for r in nested if r.text == "Active"),
     }
 
 

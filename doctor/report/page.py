@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Literal
 
-from doctor.report.escape import escape_line
+from doctor.report.escape import escape, escape_line
 
 __all__ = ["Page", "Paint", "counted"]
 
@@ -75,7 +75,8 @@ class Page:
 
     def command(self, argv: Sequence[str], *, indent: int) -> None:
         """A command on a line of its own, quoted for a shell and never wrapped, ready to be copied."""
-        self._lines.append(" " * indent + escape_line(shlex.join(argv)))
+        line = escape(shlex.join(argv)).replace("\n", "\\x0a")
+        self._lines.append(" " * indent + _shortened(line))
 
     def _wrap(self, text: str, first: str, later: str) -> list[str]:
         return textwrap.wrap(

@@ -36,7 +36,8 @@ def schema(name: str) -> dict[str, Any]:
     own["properties"]["schema"] = {"const": name}
     own["required"] = ["schema", *(r for r in own.get("required", []) if r != "schema")]
     document = {"$schema": _DRAFT, "$id": f"urn:{name.replace('/', ':')}", "title": name, **root}
-    return _plain({**document, "$defs": dict(sorted(components.items()))})
+    result: dict[str, Any] = _plain({**document, "$defs": dict(sorted(components.items()))})
+    return result
 
 
 def _version(kind: type) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def _version(kind: type) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The schema with its references where `$defs` are, and descriptions on one line."""
+    """The same with lists for tuples, and descriptions on one line."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

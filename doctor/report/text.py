@@ -17,6 +17,8 @@ _WORDS: dict[Verdict, str] = {
     "not_ready": "NOT READY",
     "unknown": "COULD NOT TELL",
 }
+#: What the codes that a verdict can have mean here; the table in `doctor.errors` speaks for all commands.
+_MEANINGS = {0: "ready", 1: "not ready", 3: "could not tell"}
 _VERDICT_PAINT: dict[Verdict, Paint] = {"ready": "pass", "not_ready": "fail", "unknown": "unknown"}
 _STATUS_PAINT: dict[Status, Paint] = {
     "pass": "pass",
@@ -75,7 +77,7 @@ def render_check(  # noqa: PLR0913
 
 
 def _headline(report: CheckReport) -> str:
-    if report.causes:
+    if report.causes and report.causes[0].id != "unknown":
         first, more = report.causes[0], len(report.causes) - 1
         likely = "" if first.is_certain else "most likely: "
         title = first.title.rstrip(".")
@@ -88,11 +90,10 @@ def _headline(report: CheckReport) -> str:
     open_ones = [f for f in open_ones if f.is_critical] or open_ones
     if not open_ones:
         return "no finding says why"
-    first_open = open_ones[0]
+    first_open = next((f for f in report.findings if f in open_ones), open_ones[0])
     more = len(open_ones) - 1
-    return f"{first_open.id}: {first_open.found or first_open.title}" + (
-        f" (and {more} more)" if more else ""
-    )
+    words = first_open.found or first_open.title
+    return f"{first_open.id}: {words}" + (f" (and {more} more)" if more else "")
 
 
 def _host_line(report: CheckReport) -> str:
@@ -138,14 +139,14 @@ def _driver(host: HostSummary) -> str:
 def _cause(page: Page, cause: Cause, report: CheckReport, *, heading: str) -> None:
     page.gap()
     scope = "" if cause.scope == "host" else f" in {cause.scope}"
-    doubt = "" if cause.is_certain else " (likely, not certain)"
+    doubt = "" if cause.is_certain or cause.id == "unknown" else " (likely, not certain)"
     page.text(f"{cause.id}{scope}{doubt}", head=f"{heading}: ", paint="strong", hang=7)
-    if heading != "cause":  # the first line of the report is this title
+    if heading != "cause" or cause.id == "unknown":  # else the first line of the report is this title
         page.text(cause.title, indent=2, hang=0)
     page.label("because", "; ".join(cause.because))
     page.label("follows", _consequences(cause, report.findings))
     page.label("closer", ", ".join(cause.refined_by))
-    page.label("tied", ", ".join(cause.tied_with))
+    page.label("fits" if cause.id == "unknown" else "tied", ", ".join(cause.tied_with))
     page.label("decides", "; ".join(cause.deciding_facts))
     if cause.remedy is not None:
         _remedy(page, cause.remedy, as_root=report.root is True)
@@ -186,12 +187,18 @@ def _findings(page: Page, report: CheckReport, *, verbose: bool) -> None:
     listed = {cause.id for cause in (*report.causes, *report.advice)}
     for area in (*AREAS, "internal"):
         found = [f for f in report.findings if f.area == area and f.status in shown]
+        found = [f for f in found if verbose or not _is_aside(f)]
         if not found:
             continue
         page.gap()
         page.text("", head=area, paint="strong")
         for group in _alike(sorted(found, key=lambda f: _STATUS_ORDER.index(f.status))):
             _finding(page, group, report, is_explained=group[0].cause in listed, verbose=verbose)
+
+
+def _is_aside(finding: Finding) -> bool:
+    """An unknown that leaves the verdict alone: named in one line at the end, in full with `verbose`."""
+    return finding.status == "unknown" and not finding.is_critical and finding.id != "system.collection"
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -255,6 +262,9 @@ def _notes(page: Page, findings: Sequence[Finding], *, verbose: bool) -> None:
 
 def _foot(page: Page, report: CheckReport, host: Host | None, *, verbose: bool) -> None:
     page.gap()
+    asides = list(dict.fromkeys(f.id for f in report.findings if _is_aside(f)))
+    if asides and not verbose:
+        page.text(f"not known, and not needed for the verdict: {', '.join(asides)} (`-v` says why)")
     page.text(_counts(report.findings))
     denied = host.collection.denied if host is not None else ()
     if denied:
@@ -265,7 +275,7 @@ def _foot(page: Page, report: CheckReport, host: Host | None, *, verbose: bool) 
     page.text(f"matrix {report.matrix_edition}{taken}, {report.tool}")
     if verbose and report.timings:
         page.text("took " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in report.timings.items()))
-    meaning = EXIT_CODES.get(report.exit_code, "not a code of mopt-doctor")
+    meaning = _MEANINGS.get(report.exit_code) or EXIT_CODES.get(report.exit_code, "unknown code")
     page.text(f"exit code {report.exit_code}: {meaning}")
 
 

@@ -7,6 +7,7 @@ import socket
 import stat
 import tarfile
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -181,6 +182,24 @@ def test_a_failed_write_leaves_nothing(suffix, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_old_bundle_comes_back_when_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    place = tmp_path / "b"
+    write_bundle(WHOLE, place)
+    rename = Path.rename
+
+    def refusing(self, target):
+        if self.name.startswith(".b.") and target == place:
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refusing)
+    with pytest.raises(ConfigError, match="No space left"):
+        write_bundle(Evidence(Meta(), {}), place)
+    monkeypatch.undo()
+    assert read_bundle(place).blobs == BLOBS
+    assert list(tmp_path.iterdir()) == [place]
+
+
 # --- hand-made trees ---
 
 
@@ -192,6 +211,7 @@ def test_a_bare_tree_is_evidence(tmp_path):
         "commands/dmesg.err": "not permitted",
         "nvml.json": "{}",
         "README.md": "not evidence",
+        "expected.json": "not evidence",
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -208,7 +228,7 @@ def test_a_bare_tree_is_evidence(tmp_path):
     assert evidence.item("stat:/sys/bus/pci/devices").kind == "dir"
     assert evidence.file("/etc/os-release").status is None
     assert evidence.meta.root is None
-    assert not any("README" in item.key for item in evidence.meta.items)
+    assert not any("README" in name or "expected" in name for name in (repr(evidence.meta), *evidence.blobs))
 
 
 def test_a_bare_tree_reads_the_same_packed(tmp_path):
@@ -439,7 +459,7 @@ def test_too_many_members_items_or_gzip_members(monkeypatch):
 def test_every_cut_is_named_or_harmless():
     data = tar(("meta.json", meta({"key": "nvml", "path": "nvml.json"})), ("nvml.json", os.urandom(3000)))
     for length in range(1, len(data) - 1, 37):
-        with pytest.raises(EvidenceError, match="truncated|damaged|not a tar archive|is empty"):
+        with pytest.raises(EvidenceError, match=r"truncated|damaged|not a tar archive|is empty"):
             read(data[:length])
     for length in (len(data) // 2, len(data) - 10):
         refused(data[:length], "is truncated")

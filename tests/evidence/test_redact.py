@@ -2,15 +2,19 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from doctor.core.evidence import Evidence, Item, Meta
+from doctor.core.judge import judge
+from doctor.edition.load import load_matrix
 from doctor.errors import EvidenceError
 from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.redact import redact
+from doctor.facts.read import read_host
 
 HOST, FQDN, OTHER = "lumen-a41", "lumen-a41.hall3.acme-labs.io", "stor01.hall3.acme-labs.io"
 USER, OWNER, ASKER = "jvandermeer", "okonkwo", "pratchett"
@@ -175,6 +179,26 @@ def test_sizes_follow_the_texts():
     for item in redact(bundle()).meta.items:
         if item.path:
             assert item.bytes == len(redact(bundle()).blobs[item.path])
+
+
+HOSTS = Path(__file__).parent.parent / "hosts"
+
+
+def judged(evidence):
+    """The answer without what names the host: verdict, causes, and each finding's id and status."""
+    report = judge(read_host(evidence), load_matrix(), tool="test")
+    findings = sorted((f.id, f.status, f.subject, f.cause) for f in report.findings)
+    causes = [(c.id, c.refined_by, c.is_certain, c.findings) for c in (*report.causes, *report.advice)]
+    return report.verdict, report.exit_code, causes, findings
+
+
+@pytest.mark.parametrize("name", sorted(p.parent.name for p in HOSTS.glob("*/expected.json")))
+def test_a_recorded_host_gets_the_same_verdict_redacted(name):
+    evidence = read_bundle(HOSTS / name)
+    redacted = redact(evidence)
+    assert judged(redacted) == judged(evidence)
+    assert redact(redacted).blobs == redacted.blobs
+    assert len(redacted.blobs) == len(evidence.blobs)
 
 
 def only(key, text):

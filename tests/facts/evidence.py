@@ -16,14 +16,14 @@ def evidence(
     files: Mapping[str, Text] | None = None,
     commands: Mapping[tuple[str, ...], tuple[int, Text] | tuple[int, Text, Text]] | None = None,
     stats: Mapping[str, Mapping[str, object] | str | None] | None = None,
-    documents: Mapping[str, object] | None = None,
-    env: Mapping[str, str] | None = None,
-    absent: Mapping[str, str] | None = None,
     *,
     nvml: object = None,
     cuinit: object = None,
+    documents: Mapping[str, object] | None = None,
+    env: Mapping[str, str] | None = None,
+    absent: Mapping[str, str] | None = None,
+    meta: Mapping[str, object] | None = None,
     hand_made: bool = False,
-    **meta: object,
 ) -> Evidence:
     """An Evidence value.
 
@@ -51,7 +51,7 @@ def evidence(
             _keep(items, blobs, Item(key=key, status="ok", path=f"{key}.json"), raw)
     items += [Item(key=f"env:{name}", status="ok", value=value) for name, value in (env or {}).items()]
     items += [Item(key=key, status=status) for key, status in (absent or {}).items()]
-    return Evidence(Meta(items=tuple(items), **meta), blobs, hand_made=hand_made)
+    return Evidence(Meta(items=tuple(items), **(meta or {})), blobs, hand_made=hand_made)
 
 
 def _keep(items: list[Item], blobs: dict[str, bytes], item: Item, content: Text) -> None:

@@ -1,6 +1,8 @@
 """Reports made by hand, one a shape that the renderers have to get right."""
 
+from doctor.core import host as facts
 from doctor.core.finding import Cause, CheckReport, Finding, HostSummary, Remedy, ScopeVerdict
+from doctor.core.versions import Dotted
 
 RELOAD = Remedy(
     summary="Boot into the installed driver",
@@ -102,7 +104,7 @@ MISMATCH = check(
             "kernel module and user space are of one release",
             wanted="580.95.05 on both sides",
             found="module 580.95.05, libraries 580.105.08",
-            why=("NVML refuses a module of another release (NVIDIA driver README, chapter 8)",),
+            why=("libraries refuse to work with a module of another release",),
             cause="driver.userspace_kernel_mismatch",
             evidence=("file:/proc/driver/nvidia/version", "command:ldconfig-p"),
             is_critical=True,
@@ -250,3 +252,121 @@ STUCK = check(
 )
 
 ALL = {"healthy-h200": HEALTHY, "mismatch": MISMATCH, "no-gpu": NO_GPU, "could-not-tell": STUCK}
+
+
+def known(value, origin="hand"):
+    return facts.Known(value=value, origin=origin)
+
+
+#: After a real node read on 2026-11-30: one H200 in a virtual machine, no systemd, no EFI.
+H200 = facts.Host(
+    collection=facts.Collection(
+        taken_at="2026-11-30T08:01:41Z",
+        boot_id="00000000-0000-0000-0000-000000000001",
+        root=True,
+        tool="mopt-doctor 0.1.0",
+    ),
+    system=facts.System(
+        os=known(
+            facts.Os(id="ubuntu", version="24.04", pretty_name="Ubuntu 24.04.3 LTS", id_like=("debian",))
+        ),
+        architecture=known("x86_64", "command:uname-a"),
+        virtualisation=known(facts.Virtualisation(kind="vm", name="kvm")),
+        resources=known(
+            facts.Resources(
+                memory_bytes=200 * 1024**3,
+                memory_available_bytes=190 * 1024**3,
+                cpu_count=16,
+                filesystems=(facts.Filesystem(path="/", total_bytes=10**11, free_bytes=10**10, kind="ext4"),),
+                limits=(facts.Limit(name="memlock", soft=-1, hard=-1),),
+            )
+        ),
+        hostname=known("vm"),
+        environment={"LD_LIBRARY_PATH": "/opt/driver/lib"},
+    ),
+    kernel=facts.Kernel(
+        release=known("6.18.44-gpu"),
+        secure_boot=known("unsupported"),
+        lockdown=facts.Absent(reason="not_installed"),
+        modules=known((facts.LoadedModule(name="nvidia", refcount=2, version=Dotted("580.159.04")),)),
+        logs=known((facts.BootLog(index=0, messages=(facts.KernelMessage(kind="loading", text="NVRM"),)),)),
+    ),
+    pci=known(
+        (
+            facts.PciDevice(
+                address="0000:00:06.0", device_id="10de:2335", class_code="030200", driver="nvidia"
+            ),
+        )
+    ),
+    driver=facts.Driver(
+        kernel_version=known(Dotted("580.159.04"), "file:/proc/driver/nvidia/version"),
+        flavour=known("open"),
+        parameters=known({"EnableMSI": "1"}),
+        userspace_version=known(Dotted("580.159.04")),
+        nvml=known(
+            facts.GpuReport(
+                driver_version=Dotted("580.159.04"),
+                cuda_driver_version=Dotted("13.0"),
+                gpus=(
+                    facts.Gpu(
+                        index=0,
+                        pci_address="0000:00:06.0",
+                        name="NVIDIA H200",
+                        uuid="GPU-00000000-0000-0000-0000-000000000001",
+                        compute_capability="9.0",
+                        memory_bytes=150754820096,
+                        temperature_c=31,
+                    ),
+                ),
+            )
+        ),
+    ),
+    cuda=facts.Cuda(
+        probe=known(
+            facts.CudaProbe(result=0, name="CUDA_SUCCESS", driver_version=Dotted("13.0"), device_count=1)
+        ),
+        toolkits=known(
+            (facts.Toolkit(path="/usr/local/cuda-13.0", version=Dotted("13.0.2"), is_default=True),)
+        ),
+    ),
+    packages=known(
+        facts.Packages(
+            manager="dpkg",
+            installed=(facts.Package(name="libcudnn9-cuda-13", version="9.14.0.64-1", origin="nvidia.com"),),
+            holds=known(("libnccl2",)),
+        )
+    ),
+)
+
+MISMATCH_HOST = facts.Host(
+    collection=facts.Collection(
+        taken_at="2026-11-30T08:01:41Z",
+        root=False,
+        stuck=(
+            facts.StuckItem(key="nvml", pid=4211, state="D", wchan="nv_open_device", waited_s=10.0),
+            facts.StuckItem(key="command:nvidia-smi-q-x"),
+        ),
+        denied=(
+            "command:dmesg",
+            "file:/sys/firmware/efi/x",
+            "command:mokutil-sb-state",
+            "command:a",
+            "command:b",
+        ),
+        errors=("command:dkms-status: exit status 3",),
+    ),
+    system=facts.System(resources=facts.Absent(reason="failed", detail="`/proc/meminfo` is empty")),
+    kernel=facts.Kernel(release=known("6.8.0-124-generic"), lockdown=known("none")),
+    pci=known(()),
+    driver=facts.Driver(
+        kernel_version=facts.Absent(reason="not_installed", origin="file:/proc/driver/nvidia/version"),
+        userspace_version=known(Dotted("580.105.08")),
+        nvml=known(facts.GpuReport(error="Driver/library version mismatch", error_code=18)),
+        smi=facts.Absent(reason="timeout", detail="10 s"),
+    ),
+    cuda=facts.Cuda(
+        probe=known(facts.CudaProbe(error="libcuda.so.1: cannot open shared object file")), toolkits=known(())
+    ),
+)
+
+NOTHING = facts.Host()

@@ -49,19 +49,14 @@ def collection(case: Case) -> Iterator[Outcome]:
     stuck = case.host.collection.stuck
     if not stuck:
         yield passed("no item was stuck")
-    for item in stuck:
-        yield unknown(
-            _stuck_words(item),
-            subject=item.key,
-            wanted="an answer within the time limit",
-            why=("give it more time with `--timeout 60`; a process in state D waits inside the kernel",),
-        )
+    hint = "give it more time with `--timeout 60`; a process in state D waits inside the kernel"
+    for number, item in enumerate(stuck):
+        why = () if number else (hint,)
+        yield unknown(_stuck_words(item), subject=item.key, wanted="an answer in time", why=why)
 
 
 def _stuck_words(item: StuckItem) -> str:
-    words = f"`{item.key}` did not answer"
-    if item.waited_s is not None:
-        words += f" within {item.waited_s:.1f} s"
+    words = "no answer" if item.waited_s is None else f"no answer within {item.waited_s:.1f} s"
     if item.pid is not None:
         words += (
             f": pid {item.pid}, state {item.state or '?'}, waiting in {item.wchan or 'no kernel function'}"

@@ -1,0 +1,111 @@
+# `make doctor`: judge this host. `make test`: what CI runs. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PIP := $(PYTHON) -m pip install --quiet --disable-pip-version-check
+REPORTS := build/reports
+# Tests start child processes of their own: more workers than this gain nothing.
+WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
+PYTEST := $(VENV)/bin/pytest -q -n $(WORKERS)
+SOURCES := $(shell find doctor optimize matrices playbooks -type f -not -name '*.pyc' -not -name edition.json 2>/dev/null)
+
+.PHONY: help
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make doctor   judge this host; makes .venv first if needed. ARGS='--from host.tar.gz' passes options
+# A verdict was printed on 0, 1 and 3; anything else means that it was not.
+.PHONY: doctor
+doctor: $(VENV)/.doctor
+	@code=0; $(VENV)/bin/mopt-doctor check $(ARGS) || code=$$?; \
+	$(PYTHON) -I -c 'import sys; from doctor.errors import EXIT_CODES; c = int(sys.argv[1]); \
+	print("make doctor: mopt-doctor ended with exit code", c, "(" + EXIT_CODES.get(c, "a signal") + ")")' $$code; \
+	case $$code in 0|1|3) ;; *) exit $$code ;; esac
+
+## make test     what CI runs: lint, then the tests on the tree and on the built wheel, on each Python here
+.PHONY: test
+test: lint test-tree test-wheel test-versions
+	@$(PYTHON) -I .ci/totals $(REPORTS)/*.xml
+
+## make check    its fast part: lint, and the tests that take a moment
+.PHONY: check
+check: lint
+	@$(PYTEST) -m "not slow and not wheel"
+
+## make lint     ruff, mypy, import directions, matrix, Python 3.6 syntax of the collector
+.PHONY: lint
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check --quiet .
+	$(VENV)/bin/ruff format --check --quiet .
+	$(VENV)/bin/ruff check --quiet --isolated --line-length 140 --target-version py37 \
+	  --select A,B,C4,E,F,I,PIE,PLE,PLW,RET,RUF,W --ignore B904,PLW2901,RUF005,RUF012,RUF059 doctor/evidence/collector.py
+	.ci/python36-syntax doctor/evidence/collector.py
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
+	$(VENV)/bin/mopt-doctor matrix validate
+	$(PYTHON) -I docs/refresh.py --check
+
+.PHONY: test-tree
+test-tree: $(VENV)/.dev
+	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*.xml
+	@echo "== the tree"
+	@$(PYTEST) -m "not wheel" --junitxml=$(REPORTS)/tree.xml
+
+.PHONY: test-wheel
+test-wheel: dist/.built
+	@mkdir -p $(REPORTS)
+	@echo "== wheel, sdist and editable install"
+	@MOPT_DIST=$(CURDIR)/dist $(VENV)/bin/pytest -q -m wheel --junitxml=$(REPORTS)/wheel.xml
+
+.PHONY: test-versions
+test-versions: dist/.built
+	@mkdir -p $(REPORTS)
+	@for version in 3.10 3.13; do .ci/on-wheel $$version -n $(WORKERS) tests/core tests/facts tests/edition tests/test_hosts.py; done
+
+## make wheel    wheel and sdist in dist/
+.PHONY: wheel
+wheel: dist/.built
+
+dist/.built: $(SOURCES) pyproject.toml hatch_build.py README.md CHANGELOG.md LICENSE | $(VENV)/.dev
+	@rm -rf dist
+	$(PYTHON) -m build --outdir dist . >/dev/null
+	@touch $@; ls dist
+
+## make bench    CPU and memory of a start, against other tools (minutes; installs them below a folder of its own)
+.PHONY: bench
+bench: $(VENV)/.doctor
+	$(PYTHON) -I benchmarks/startup.py $(ARGS)
+
+## make docs     write the generated parts of README and docs/ again
+.PHONY: docs
+docs: $(VENV)/.dev
+	$(PYTHON) -I docs/refresh.py
+
+## make clean    remove what was built; .venv stays
+.PHONY: clean
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis matrices/edition.json
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+# --- environment ----------------------------------------------------------------------------------
+
+$(PYTHON):
+	@.ci/make-venv $(VENV)
+
+# Stamps: a second run installs nothing.
+$(VENV)/.doctor: pyproject.toml hatch_build.py | $(PYTHON)
+	@echo "installing mopt-doctor into $(VENV)"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml hatch_build.py | $(PYTHON)
+	@echo "installing mopt-doctor and its development tools into $(VENV)"
+	@$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.doctor

@@ -1,0 +1,28 @@
+"""The golden files under `tests/data/golden/` and what makes them; run as a module, it writes them anew."""
+
+from pathlib import Path
+
+from doctor.report.machine import to_json
+from doctor.report.text import render_check, render_host
+
+from . import values
+
+FOLDER = Path(__file__).parent.parent / "data" / "golden"
+
+GOLDEN = {
+    **{f"check-{name}.txt": render_check(report).encode() for name, report in values.ALL.items()},
+    **{f"check-{name}.json": to_json(report) for name, report in values.ALL.items()},
+    "check-mismatch-verbose.txt": render_check(
+        values.MISMATCH, verbose=True, host=values.MISMATCH_HOST
+    ).encode(),
+    "check-could-not-tell-colour-60.txt": render_check(values.STUCK, colour=True, width=60).encode(),
+    "host-h200.txt": render_host(values.H200).encode(),
+    "host-h200.json": to_json(values.H200),
+    "host-mismatch.txt": render_host(values.MISMATCH_HOST).encode(),
+    "host-nothing.txt": render_host(values.NOTHING).encode(),
+}
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for file_name, content in GOLDEN.items():
+        (FOLDER / file_name).write_bytes(content)
