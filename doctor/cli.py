@@ -15,6 +15,9 @@ __all__ = ["build_parser", "main"]
 
 _EPILOG = f"exit codes:\n{exit_code_table()}\n\nIt changes nothing on the host, and asks no network."
 
+#: Options that may stand before a command, or without one; any other first option is one of `check`.
+_OF_NO_COMMAND = ("-h", "--help", "--version", "--debug")
+
 
 class _Interrupted(Exception):  # noqa: N818 - a signal is no error
     """SIGTERM arrived; raised so that children are ended before we go."""
@@ -23,10 +26,12 @@ class _Interrupted(Exception):  # noqa: N818 - a signal is no error
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code (see `doctor.errors.EXIT_CODES`)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _OF_NO_COMMAND):
+        arguments = ["check", *arguments]
     parser = build_parser()
     options = parser.parse_args(arguments)
     if not hasattr(options, "run"):
-        options = parser.parse_args(["check", *arguments])
+        options = parser.parse_args([*arguments, "check"])
     signal.signal(signal.SIGTERM, _terminate)
     try:
         code = int(options.run(options))
@@ -57,7 +62,7 @@ def _say_interrupted(code: int) -> int:
 
 def _complain(error: DoctorError, *, debug: bool) -> int:
     if debug:
-        raise error
+        _trace(error)
     lines = [f"mopt-doctor: {error.message}"]
     if isinstance(error, MatrixError):
         lines += [f"  {problem}" for problem in error.problems]
@@ -68,9 +73,19 @@ def _complain(error: DoctorError, *, debug: bool) -> int:
     return error.exit_code
 
 
+def _trace(error: BaseException) -> None:
+    """The traceback, before the message: raising it again would end in exit code 1, which is a verdict."""
+    from traceback import format_exception
+
+    from doctor.report.escape import escape
+
+    lines = "".join(format_exception(error)).splitlines()
+    sys.stderr.write("".join(f"{escape(line)}\n" for line in lines))
+
+
 def _bug(error: Exception, *, debug: bool) -> int:
     if debug:
-        raise error
+        _trace(error)
     from doctor.report.escape import escape
 
     words = escape(f"{type(error).__name__}: {error}")
@@ -174,8 +189,9 @@ def _add_collect(commands: _Commands) -> None:  # type: ignore[valid-type]
 
 
 def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
-    one = _command(commands, "matrix", "look into the compatibility matrix", "matrix:overview")
-    inner = one.add_subparsers(metavar="COMMAND", required=True)
+    one = _command(commands, "matrix", "look into the compatibility matrix", "matrix:show")
+    one.set_defaults(kind=None, query="", json=False)
+    inner = one.add_subparsers(metavar="COMMAND")
     show = _command(inner, "show", "show the edition, or the rows of a GPU, driver or CUDA", "matrix:show")
     show.add_argument("kind", nargs="?", choices=("gpu", "driver", "cuda"), help="what to look up")
     show.add_argument("query", nargs="?", default="", help="H200, 10de:2335, 580.126.20, 13.0, …")
@@ -187,7 +203,8 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
 
 def _add_config(commands: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(commands, "config", "look at the settings", "config:show")
-    inner = one.add_subparsers(metavar="COMMAND", required=True)
+    one.set_defaults(json=False, timeout=None, no_color=False, ascii=False)
+    inner = one.add_subparsers(metavar="COMMAND")
     show = _command(inner, "show", "show each setting and where it came from", "config:show")
     show.add_argument("--json", action="store_true", help="as JSON")
     show.add_argument("--timeout", metavar="S", help=argparse.SUPPRESS)

@@ -26,6 +26,8 @@ from doctor.facts.read import read_host
 __all__ = ["run"]
 
 _TEXT_WIDTH = 80
+#: `--quiet` gives the whole first line, however long.
+_UNWRAPPED = 2000
 
 
 def run(options: argparse.Namespace) -> int:
@@ -127,7 +129,7 @@ def _render(report: CheckReport, host: Host, options: argparse.Namespace, settin
 
     text = render_check(
         report,
-        width=_TEXT_WIDTH,
+        width=_UNWRAPPED if options.quiet else _TEXT_WIDTH,
         colour=settings.colour,
         ascii_only=settings.ascii_only,
         verbose=options.verbose,
@@ -138,7 +140,7 @@ def _render(report: CheckReport, host: Host, options: argparse.Namespace, settin
 
 def _write(answer: bytes, path: str | None) -> None:
     if path is None or path == "-":
-        sys.stdout.buffer.write(answer)
+        _write_stdout(answer)
         return
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
@@ -146,3 +148,12 @@ def _write(answer: bytes, path: str | None) -> None:
             out.write(answer)
     except OSError as error:
         raise UsageError(f"`{path}` cannot be written: {error.strerror}") from None
+
+
+def _write_stdout(answer: bytes) -> None:
+    """A reader that has gone (`| head`) changes no verdict: the exit code stays that of the report."""
+    try:
+        sys.stdout.buffer.write(answer)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from doctor.core.check import Case
 from doctor.core.host import (
     CudaProbe,
+    DkmsBuild,
     GpuReport,
     InstalledKernel,
     KernelMessage,
@@ -21,7 +22,7 @@ from doctor.core.versions import Dotted
 
 #: Packages that bring the kernel driver or its user space, on any of the systems.
 DRIVER_PACKAGE = re.compile(
-    r"^(nvidia-(driver|open|headless|dkms|kernel|compute-utils|utils)|linux-modules-nvidia|kmod-nvidia"
+    r"^(nvidia-(driver(?!-(?:assistant|pinning))|open|headless|dkms|kernel|compute-utils|utils)|linux-modules-nvidia|kmod-nvidia"
     r"|akmod-nvidia|cuda-drivers|libnvidia-(compute|ml)|nvidia-kmod|nvidia-utils|xserver-xorg-video-nvidia)"
 )
 
@@ -43,6 +44,18 @@ def nvidia_file(kernel: InstalledKernel | None) -> ModuleFile | None:
     return next((f for f in files or () if f.name == "nvidia"), None)
 
 
+#: Modules of the vendor that dkms builds beside the driver.
+_BESIDE_DRIVER = ("nvidia-fs", "nvidia-peermem", "nvidia-p2p")
+
+
+def driver_builds(case: Case) -> tuple[DkmsBuild, ...]:
+    """What dkms knows of the driver's own module; empty when it knows nothing or was not asked."""
+    builds = known(case.host.kernel.dkms) or ()
+    return tuple(
+        b for b in builds if b.module.startswith("nvidia") and not b.module.startswith(_BESIDE_DRIVER)
+    )
+
+
 def messages(case: Case, *kinds: str) -> Iterator[KernelMessage]:
     """Messages of the running boot with one of these kinds. Earlier boots are history, not cause."""
     for boot in known(case.host.kernel.logs) or ():
@@ -62,8 +75,11 @@ def xid_counts(case: Case, *codes: int) -> dict[tuple[int, str], int]:
 
 
 def report(case: Case) -> GpuReport | None:
-    """NVML's word, else nvidia-smi's."""
-    return known(case.host.driver.nvml) or known(case.host.driver.smi)
+    """NVML's word, else nvidia-smi's; the one that answers before one that gives an error."""
+    nvml, smi = known(case.host.driver.nvml), known(case.host.driver.smi)
+    if nvml is not None and nvml.error and smi is not None and smi.gpus and not smi.error:
+        return smi
+    return nvml or smi
 
 
 def same_version(one: Dotted, other: Dotted) -> bool:
@@ -75,7 +91,8 @@ def same_version(one: Dotted, other: Dotted) -> bool:
 def default_library(case: Case, soname: str) -> Library | None:
     """The library that the loader takes for a soname."""
     found = [x for x in known(case.host.driver.libraries) or () if x.soname == soname]
-    return next((x for x in found if x.is_default), found[0] if len(found) == 1 else None)
+    alone = found[0] if len(found) == 1 and found[0].is_default is None else None
+    return next((x for x in found if x.is_default), alone)
 
 
 def probe(case: Case) -> CudaProbe | None:
@@ -108,10 +125,16 @@ def first_branch(case: Case, device_id: str) -> int | None:
 
 
 def working_gpus(case: Case) -> set[str]:
-    """PCI addresses of GPUs that NVML or nvidia-smi lists without calling them lost."""
+    """PCI addresses of GPUs that NVML or nvidia-smi lists without calling them lost.
+
+    Where neither was read, CUDA's count stands in when it is the number of GPUs on the bus.
+    """
     answered = report(case)
-    gpus = answered.gpus if answered else ()
-    return {g.pci_address for g in gpus if not any("lost" in e.lower() for e in g.errors.values())}
+    if answered is None:
+        said, gpus_on_bus = probe(case), case.host.gpus_on_bus
+        all_work = said is not None and said.result == 0 and said.device_count == len(gpus_on_bus)
+        return {d.address for d in gpus_on_bus} if all_work else set()
+    return {g.pci_address for g in answered.gpus if not any("lost" in e.lower() for e in g.errors.values())}
 
 
 def gpu_is_likely(case: Case) -> bool:

@@ -25,7 +25,10 @@ import stat
 import struct
 import sys
 import time
-from collections import namedtuple
+
+TYPE_CHECKING = False  # the import of typing costs 3 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SCHEMA = "mopt.evidence/1"
 VERSION = "1"
@@ -35,8 +38,33 @@ MIB = 1024 * KIB
 
 # --- what is collected ----------------------------------------------------------------------------
 
-Row = namedtuple("Row", "ask why root timeout_s cap lane keep live finds")
-Row.__new__.__defaults__ = (False, 5.0, 64 * KIB, "files", "first", False, "")
+
+class Row:
+    """One question: what is asked and why, whether it needs root, its time limit and cap in bytes."""
+
+    def __init__(
+        self, ask: "str | tuple[str, ...]", why: str, root: bool = False, timeout_s: float = 5.0, cap: int = 64 * KIB,
+        lane: str = "files", keep: str = "first", live: bool = False, finds: str = ""
+    ) -> None:
+        self.ask = ask
+        self.why = why
+        self.root = root
+        self.timeout_s = timeout_s
+        self.cap = cap
+        self.lane = lane
+        self.keep = keep
+        self.live = live
+        self.finds = finds
+
+    @property
+    def argv(self) -> "tuple[str, ...]":
+        """Of a command; empty for anything else."""
+        return self.ask if isinstance(self.ask, tuple) else ()
+
+    @property
+    def text(self) -> str:
+        return self.ask if isinstance(self.ask, str) else "command:" + " ".join(self.ask)
+
 
 DPKG_FORMAT = "${Package}\\t${Version}\\t${Architecture}\\t${db:Status-Abbrev}\\t${Maintainer}\\n"
 RPM_FORMAT = "%{NAME}\\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\\t%{ARCH}\\tinstalled\\t%{VENDOR}\\n"
@@ -261,7 +289,7 @@ class Root:
         finally:
             os.close(seen)
 
-    def list(self, path: str) -> "list[str]":
+    def names(self, path: str) -> "list[str]":
         """The names in a directory, sorted. Raises OSError."""
         seen = self.open(path)
         try:
@@ -404,9 +432,9 @@ def read_file(root: Root, path: str, cap: int, keep: str) -> "tuple[bytes, bool]
 def failure(exc: OSError) -> "tuple[str, str]":
     """Item status and detail for what the system said."""
     if exc.errno in (errno.ENOENT, errno.ENOTDIR):
-        return "missing", exc.strerror
+        return "missing", str(exc.strerror)
     if exc.errno in (errno.EACCES, errno.EPERM):
-        return "denied", exc.strerror
+        return "denied", str(exc.strerror)
     return "error", exc.strerror or str(exc)
 
 
@@ -508,13 +536,13 @@ class Asker:
         return True
 
     def ask(self, index: int, row: Row) -> None:
-        for pattern in braces(row.ask):
+        for pattern in braces(row.text):
             kind, path = pattern.split(":", 1)
             for found in self.expand(path):
                 if kind == "file":
                     self.file(printable(found), found, row)
                 else:
-                    self.stat(printable(found), found, row)
+                    self.entry(printable(found), found, row)
         send(self.fd, {"row": index})
 
     def file(self, name: str, path: str, row: Row) -> None:
@@ -532,7 +560,7 @@ class Asker:
             item["status"], item["detail"] = failure(exc)
         self.report(item, began, path, data)
 
-    def stat(self, name: str, path: str, row: Row) -> None:
+    def entry(self, name: str, path: str, row: Row) -> None:
         if not self.begin("stat:" + name, row.timeout_s):
             return
         began = time.monotonic()
@@ -571,7 +599,7 @@ class Asker:
         item.update(start_ms=round((began - self.start) * 1000, 2), ms=now_ms(began))
         send(self.fd, {"item": item}, data)
 
-    def list(self, path: str) -> "list[str]":
+    def listing(self, path: str) -> "list[str]":
         """The names in a directory; the listing itself is the item `stat:` of the directory."""
         if path in self._listed:
             return self._listed[path]
@@ -590,7 +618,7 @@ class Asker:
                 self._describe(item, fd)
             finally:
                 os.close(fd)
-            names.extend(self.root.list(path))
+            names.extend(self.root.names(path))
         except OSError as exc:
             item = {"key": key}
             item["status"], item["detail"] = failure(exc)
@@ -615,7 +643,7 @@ class Asker:
         directory, prefix = head.rsplit("/", 1)
         suffix, slash, rest = tail.partition("/")
         matches = re.compile(re.escape(prefix) + ".*" + ".*".join(map(re.escape, suffix.split("*"))) + r"\Z", re.S).match
-        names = [n for n in self.list(directory or "/") if n.startswith(prefix) and matches(n)]
+        names = [n for n in self.listing(directory or "/") if n.startswith(prefix) and matches(n)]
         if not slash:
             return [directory + "/" + name for name in names[:MATCHES_MAX]]
         return [p for n in names for p in self.expand(directory + "/" + n + "/" + rest)][:MATCHES_MAX]
@@ -638,7 +666,7 @@ class Asker:
 def pci_addresses(asker: Asker) -> "list[str]":
     """Every function of the vendor, and displays of others."""
     found = []
-    for address in asker.list("/sys/bus/pci/devices"):
+    for address in asker.listing("/sys/bus/pci/devices"):
         place = "/sys/bus/pci/devices/{}/".format(address)
         is_ours = asker.peek(place + "vendor", 64).strip() == b"0x10de"
         if is_ours or asker.peek(place + "class", 64).startswith(b"0x03"):
@@ -647,7 +675,7 @@ def pci_addresses(asker: Asker) -> "list[str]":
 
 
 def kernels(asker: Asker) -> "list[str]":
-    return asker.list("/lib/modules")[-KERNELS_MAX:]
+    return asker.listing("/lib/modules")[-KERNELS_MAX:]
 
 
 def modules(asker: Asker) -> "list[str]":
@@ -659,7 +687,7 @@ def modules(asker: Asker) -> "list[str]":
         for match in re.finditer(rb"^([^:\n]*/)?nvidia[^/:\n]*\.ko[^:\n]*(?=:)", listed, re.M):
             found.append(top + os.fsdecode(match.group(0)))
         for place in ("updates/dkms", "updates", "extra", "extra/nvidia", "weak-updates", "weak-updates/nvidia"):
-            found += [top + place + "/" + n for n in asker.list(top + place) if re.match(r"nvidia.*\.ko", n)]
+            found += [top + place + "/" + n for n in asker.listing(top + place) if re.match(r"nvidia.*\.ko", n)]
     return [path for i, path in enumerate(found) if path not in found[:i]][:MATCHES_MAX]
 
 
@@ -673,12 +701,16 @@ def library_directories(asker: Asker) -> "list[str]":
     return [d for i, d in enumerate(dirs) if d not in dirs[:i]][:48]
 
 
+def caller_directories(asker: Asker) -> "list[str]":
+    return asker.caller.all_dirs()
+
+
 MEMBERS = {
     "pci": pci_addresses,
     "kernel": kernels,
     "module": modules,
     "libdir": library_directories,
-    "callerdir": lambda asker: asker.caller.all_dirs(),
+    "callerdir": caller_directories,
 }
 
 
@@ -1039,7 +1071,7 @@ class LaneChild(Child):
             self.at, self.since = str(head["at"]), time.monotonic()
             self.deadline = self.since + float(head["timeout_s"])  # type: ignore[arg-type]
         elif "item" in head:
-            self.lane.take(head["item"], body)
+            self.lane.take(head["item"], body)  # type: ignore[arg-type]
             self.at, self.deadline = "", float("inf")
             if self.is_late:
                 self.stop()
@@ -1138,7 +1170,7 @@ class Lane:
     def give_up(self) -> None:
         """At the end of the budget: what was not reached is named by its first directory."""
         for _, row in self.rows:
-            for pattern in braces(row.ask):
+            for pattern in braces(row.text):
                 kind, path = pattern.split(":", 1)
                 head = re.split(r"[*<]", path)[0]
                 key = kind + ":" + path if head == path else "stat:" + (head.rsplit("/", 1)[0] or "/")
@@ -1233,7 +1265,7 @@ class Witness(Child):
     def __init__(self, collection: "Collection", row: Row) -> None:
         Child.__init__(self, collection, min(time.monotonic() + row.timeout_s, collection.end))
         self.row = row
-        self.item = {"key": row.ask, "status": "ok"}  # type: dict[str, object]
+        self.item = {"key": row.text, "status": "ok"}  # type: dict[str, object]
         self.document = {}  # type: dict[str, object]
         self.gpus = {}  # type: dict[int, dict[str, object]]
         self.is_wanted = True
@@ -1274,7 +1306,7 @@ class Witness(Child):
             self.document["gpus"] = [self.gpus[index] for index in sorted(self.gpus)]
         data = json.dumps(self.document, indent=1, sort_keys=True).encode() if self.document else b""
         if data:
-            item.update(path=self.row.ask + ".json", bytes=len(data))
+            item.update(path=self.row.text + ".json", bytes=len(data))
         self.collection.add(item, data)
 
 
@@ -1304,10 +1336,19 @@ def testify(fd: int, row: Row, root: Root, caller: Caller, sites: "list[str]") -
         own = loader_would_find(root, soname)
         return root.real(own[0]) if own else ""
 
-    module.testify(row.ask, lambda **head: send(fd, head), Where(root, caller, find, default_file))
+    module.testify(row.text, lambda **head: send(fd, head), Where(root, caller, find, default_file))
 
 
-Where = namedtuple("Where", "root caller find default_file")
+class Where:
+    """What a witness may know of the root: the library to load, and the one the loader would take."""
+
+    def __init__(
+        self, root: Root, caller: Caller, find: "Callable[[str], tuple[str, str, str]]", default_file: "Callable[[str], str]"
+    ) -> None:
+        self.root = root
+        self.caller = caller
+        self.find = find
+        self.default_file = default_file
 
 
 # --- the collection -------------------------------------------------------------------------------
@@ -1367,7 +1408,7 @@ class Collection:
         self._poll.register(self._wake[0], select.POLLIN)
         rows = list(enumerate(TABLE))
         for name in ("look", "files", "pci", "driver"):
-            self.lanes[name] = Lane(self, [(i, r) for i, r in rows if r.lane == name and isinstance(r.ask, str)])
+            self.lanes[name] = Lane(self, [(i, r) for i, r in rows if r.lane == name and not r.argv])
             self.lanes[name].go_on()
         self._launch(live=False)
         if self.root.is_outer:
@@ -1383,10 +1424,9 @@ class Collection:
         for row in TABLE:
             if row.live != live:
                 continue
-            if isinstance(row.ask, tuple):
-                if not any("<" in word for word in row.ask):
-                    Command(self, row, row.ask)
-            elif row.lane in ("gpu", "host") and self._is_askable(row.ask):
+            if row.argv and not any("<" in word for word in row.argv):
+                Command(self, row, row.argv)
+            elif row.lane in ("gpu", "host") and self._is_askable(row.text):
                 Witness(self, row)
 
     def _is_askable(self, witness: str) -> bool:
@@ -1416,14 +1456,12 @@ class Collection:
         libraries = [p for p in found.get("library", []) if self.items["stat:" + p].get("kind") == "file"][:24]
         kernel_modules = [p for p in found.get("module", []) if re.match(r"nvidia\.ko", p.rsplit("/", 1)[-1])]
         for row in TABLE:
-            if not isinstance(row.ask, tuple):
-                continue
-            if "<libraries>" in row.ask and libraries:
-                Command(self, row, row.ask[:-1] + tuple(libraries))
+            if "<libraries>" in row.argv and libraries:
+                Command(self, row, row.argv[:-1] + tuple(libraries))
             for word, members in (("<toolkit>", toolkits), ("<module>", kernel_modules)):
-                if any(word in part for part in row.ask):
+                if any(word in part for part in row.argv):
                     for member in members[:KERNELS_MAX]:
-                        Command(self, row, tuple(part.replace(word, member) for part in row.ask))
+                        Command(self, row, tuple(part.replace(word, member) for part in row.argv))
 
     def _step(self) -> None:
         wakes = [child.next_wake() for child in self.running]
@@ -1478,7 +1516,7 @@ class Collection:
     def _not_started(self) -> None:
         for row in TABLE:
             if row.live:
-                name = "command:" + command_name(row.ask) if isinstance(row.ask, tuple) else row.ask
+                name = "command:" + command_name(row.argv) if row.argv else row.text
                 self.add({"key": name, "status": "timeout", "detail": "not asked: /proc/version did not answer"})
 
     def sweep(self) -> "set[int]":
@@ -1578,10 +1616,9 @@ def list_items() -> str:
     """The table as text: what, cap, time, root, why."""
     lines = ["{:<10} {:>7}  {:<4} {}".format("cap", "limit", "root", "what")]
     for row in TABLE:
-        what = "command:" + " ".join(row.ask) if isinstance(row.ask, tuple) else row.ask
         cap = "{} {}".format(row.cap, row.keep if row.keep == "last" else "")
         need = "yes" if row.root else "no"
-        lines.append("{:<10} {:>5.0f} s  {:<4} {}\n{:>25} {}".format(cap.strip(), row.timeout_s, need, what, "", row.why))
+        lines.append("{:<10} {:>5.0f} s  {:<4} {}\n{:>25} {}".format(cap.strip(), row.timeout_s, need, row.text, "", row.why))
     return "\n".join(lines + ["env:" + name for name in CALLER_VARIABLES]) + "\n"
 
 

@@ -10,45 +10,88 @@ import os
 import re
 import time
 
+TYPE_CHECKING = False  # the import of typing costs 3 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from doctor.evidence.collector import Where
+
+    Say = Callable[..., None]
+    Shape = Callable[[Any], object]
+    Found = tuple[str, str, str]
+
 NVML_NOT_FOUND = 12
 
 #: Getters of one handle and nothing else, as NVML calls them after `nvmlDeviceGet`.
 PLAIN = (
-    "Name", "UUID", "Serial", "CudaComputeCapability", "EccMode", "RemappedRows", "RetiredPagesPendingStatus",
-    "MarginTemperature", "PowerUsage", "EnforcedPowerLimit", "PowerManagementDefaultLimit",
-    "PowerManagementLimitConstraints", "PerformanceState", "MigMode", "PersistenceMode", "ComputeMode",
-    "CurrPcieLinkGeneration", "CurrPcieLinkWidth", "MaxPcieLinkGeneration", "MaxPcieLinkWidth", "PcieReplayCounter",
-    "VirtualizationMode", "GspFirmwareVersion", "GspFirmwareMode",
+    "Name",
+    "UUID",
+    "Serial",
+    "CudaComputeCapability",
+    "EccMode",
+    "RemappedRows",
+    "RetiredPagesPendingStatus",
+    "MarginTemperature",
+    "PowerUsage",
+    "EnforcedPowerLimit",
+    "PowerManagementDefaultLimit",
+    "PowerManagementLimitConstraints",
+    "PerformanceState",
+    "MigMode",
+    "PersistenceMode",
+    "ComputeMode",
+    "CurrPcieLinkGeneration",
+    "CurrPcieLinkWidth",
+    "MaxPcieLinkGeneration",
+    "MaxPcieLinkWidth",
+    "PcieReplayCounter",
+    "VirtualizationMode",
+    "GspFirmwareVersion",
+    "GspFirmwareMode",
 )
 #: Getters with one or two more arguments: getter -> part of the answer -> arguments.
-GROUPS = (
-    ("TotalEccErrors", {
-        "corrected_volatile": (0, 0), "uncorrected_volatile": (1, 0),
-        "corrected_aggregate": (0, 1), "uncorrected_aggregate": (1, 1),
-    }),
+GROUPS = (  # type: tuple[tuple[str, dict[str, tuple[int, ...]]], ...]
+    (
+        "TotalEccErrors",
+        {
+            "corrected_volatile": (0, 0),
+            "uncorrected_volatile": (1, 0),
+            "corrected_aggregate": (0, 1),
+            "uncorrected_aggregate": (1, 1),
+        },
+    ),
     ("ClockInfo", {"sm": (1,), "mem": (2,)}),
     ("MaxClockInfo", {"sm": (1,), "mem": (2,)}),
     ("TemperatureThreshold", {"shutdown": (0,), "slowdown": (1,), "mem_max": (2,), "gpu_max": (3,)}),
 )
 #: Answers that go by another call in older drivers.
 OLD_AND_NEW = (
-    ("current_clocks_event_reasons", (
-        "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
-    )),
-    ("compute_running_processes", (
-        "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
-    )),
+    (
+        "current_clocks_event_reasons",
+        (
+            "nvmlDeviceGetCurrentClocksEventReasons",
+            "nvmlDeviceGetCurrentClocksThrottleReasons",
+        ),
+    ),
+    (
+        "compute_running_processes",
+        (
+            "nvmlDeviceGetComputeRunningProcesses_v3",
+            "nvmlDeviceGetComputeRunningProcesses_v2",
+        ),
+    ),
 )
 RECOVERY_ACTION_FIELD = 230
 PROCESSES_MAX = 256
 
 
-def testify(name, say, where):
+def testify(name: str, say: "Say", where: "Where") -> None:
     """Puts one witness's questions. `say` sends a piece to the parent, `where` tells what to load."""
-    {"nvml": nvml, "cuinit": cuinit, "cuinit-caller": cuinit_caller}[name](say, where)
+    {"nvml": _nvml, "cuinit": _cuinit, "cuinit-caller": _cuinit_caller}[name](say, where)
 
 
-def load(soname, found):
+def _load(soname: str, found: "Found") -> "tuple[ctypes.CDLL | None, str]":
     """(library, error) of a `find` answer: opened by the loader's own search or by its path."""
     path, _, refused = found
     if refused:
@@ -59,15 +102,16 @@ def load(soname, found):
         return None, str(exc)
 
 
-def mapped(stem):
+def _mapped(stem: str) -> str:
     """The file really mapped into this process whose name starts with `stem`; empty when none is."""
-    with open("/proc/self/maps", "rb") as handle:
+    fd = os.open("/proc/self/maps", os.O_RDONLY)
+    with os.fdopen(fd, "rb") as handle:
         text = os.fsdecode(handle.read())
-    found = re.search(r"(/\S*/" + re.escape(stem) + r"[^/\n]*)$", text, re.M)
+    found = re.search(r"(/\S*/" + re.escape(stem) + r"[^/\n]*)$", text, re.MULTILINE)
     return found.group(1) if found else ""
 
 
-def not_loaded(found, error):
+def _not_loaded(found: "Found", error: str) -> "dict[str, str]":
     """The item of a library that could not be opened: absent, or refused, or broken."""
     is_absent = not found[0] and not found[2] and "cannot open shared object file" in error
     return {"status": "missing" if is_absent else "error", "detail": error}
@@ -76,54 +120,59 @@ def not_loaded(found, error):
 # --- NVML -----------------------------------------------------------------------------------------
 
 
-def snake(getter):
+def _snake(getter: str) -> str:
     """`CurrPcieLinkWidth` as `curr_pcie_link_width`, `UUID` as `uuid`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", getter).lower()
 
 
-def nvml(say, where):
+def _nvml(say: "Say", where: "Where") -> None:
     """Driver, library and every GPU, one after the other; a GPU that fails does not end the others."""
     soname = "libnvidia-ml.so.1"
     found = where.find(soname)
     say(say={"at": "loading " + soname})
-    library, error = load(soname, found)
+    library, error = _load(soname, found)
     if library is None:
         refusal = {"code": NVML_NOT_FOUND, "text": error}
-        say(item=not_loaded(found, error), say={"errors": {"init": refusal}})
+        say(item=_not_loaded(found, error), say={"errors": {"init": refusal}})
         return
-    say(item={"detail": found[1]} if found[1] else {}, say={"library_path": mapped("libnvidia-ml.so")})
+    say(item={"detail": found[1]} if found[1] else {}, say={"library_path": _mapped("libnvidia-ml.so")})
     try:
         import pynvml
     except ImportError:
-        say(item={"status": "error", "detail": "not asked: the Python package nvidia-ml-py (pynvml) is not there"})
+        say(
+            item={
+                "status": "error",
+                "detail": "not asked: the Python package nvidia-ml-py (pynvml) is not there",
+            }
+        )
         return
     pynvml.nvmlLib = library
-    if start(pynvml, say):
-        ask_system(pynvml, say)
-        ask_gpus(pynvml, say)
+    if _start(pynvml, say):
+        _ask_system(pynvml, say)
+        _ask_gpus(pynvml, say)
 
 
-def attempt(pynvml, call, *arguments):
+def _attempt(pynvml: "Any", call: str, *arguments: object) -> "tuple[Any, dict[str, Any]]":
     """(answer, error) of one call; the error is `{code, text}`, the code None when NVML gave none."""
     try:
-        return getattr(pynvml, call)(*arguments), None
+        return getattr(pynvml, call)(*arguments), {}
     except pynvml.NVMLError as exc:
         return None, {"code": exc.value, "text": str(exc)}
-    except Exception as exc:  # the border to foreign code: a getter that fails must not end the others
-        return None, {"code": None, "text": "{}: {}".format(type(exc).__name__, exc)}
+    except Exception as exc:  # noqa: BLE001 - the border to foreign code: a getter that fails must not end the others
+        return None, {"code": None, "text": f"{type(exc).__name__}: {exc}"}
 
 
-def start(pynvml, say):
+def _start(pynvml: "Any", say: "Say") -> bool:
     say(say={"at": "nvmlInit"})
     began = time.monotonic()
-    _, error = attempt(pynvml, "nvmlInit")
+    _, error = _attempt(pynvml, "nvmlInit")
     say(say={"init_ms": round((time.monotonic() - began) * 1000, 1)})
     if error:
         say(say={"errors": {"init": error}})
     return not error
 
 
-def ask_system(pynvml, say):
+def _ask_system(pynvml: "Any", say: "Say") -> None:
     for key, call in (
         ("driver_version", "nvmlSystemGetDriverVersion"),
         ("nvml_version", "nvmlSystemGetNVMLVersion"),
@@ -131,94 +180,97 @@ def ask_system(pynvml, say):
         ("count", "nvmlDeviceGetCount"),
     ):
         say(say={"at": call})
-        value, error = attempt(pynvml, call)
-        say(say={"errors": {key: error}} if error else {key: plain(value)})
+        value, error = _attempt(pynvml, call)
+        say(say={"errors": {key: error}} if error else {key: _plain(value)})
 
 
-def ask_gpus(pynvml, say):
-    count, _ = attempt(pynvml, "nvmlDeviceGetCount")
+def _ask_gpus(pynvml: "Any", say: "Say") -> None:
+    count, _ = _attempt(pynvml, "nvmlDeviceGetCount")
     for index in range(min(count or 0, 64)):
-        say(say={"at": "opening GPU {}".format(index)})
-        handle, error = attempt(pynvml, "nvmlDeviceGetHandleByIndex", index)
+        say(say={"at": f"opening GPU {index}"})
+        handle, error = _attempt(pynvml, "nvmlDeviceGetHandleByIndex", index)
         if error:
-            say(say={"errors": {"gpu {}".format(index): error}})
+            say(say={"errors": {f"gpu {index}": error}})
             continue
         say(gpu=index, about={"index": index, "errors": {}})
-        ask_gpu(pynvml, say, index, handle)
+        _ask_gpu(_Gpu(pynvml, say, index, handle))
 
 
-class Gpu:
+class _Gpu:
     """One GPU being asked: each answer, or the error by getter, is said at once."""
 
-    def __init__(self, pynvml, say, index, handle):
+    def __init__(self, pynvml: "Any", say: "Say", index: int, handle: object) -> None:
         self.pynvml = pynvml
         self.say = say
         self.index = index
         self.handle = handle
 
-    def get(self, calls, *arguments):
+    def get(self, calls: "tuple[str, ...]", *arguments: object) -> "tuple[Any, str]":
         """(answer, error text) of the first of `calls` that this binding and driver know."""
+        error = {}  # type: dict[str, Any]
         for call in calls:
-            self.say(say={"at": "{} of GPU {}".format(call, self.index)})
-            value, error = attempt(self.pynvml, call, self.handle, *arguments)
+            self.say(say={"at": f"{call} of GPU {self.index}"})
+            value, error = _attempt(self.pynvml, call, self.handle, *arguments)
             if not error:
                 return value, ""
-        return None, error["text"]
+        return None, str(error["text"])
 
-    def put(self, key, calls, *arguments, shape=None):
+    def put(
+        self, key: str, calls: "tuple[str, ...]", *arguments: object, shape: "Shape | None" = None
+    ) -> None:
         value, error = self.get(calls, *arguments)
-        self.tell(key, None if error else (shape or plain)(value), error)
+        self.tell(key, None if error else (shape or _plain)(value), error)
 
-    def put_parts(self, key, call, parts):
+    def put_parts(self, key: str, call: str, parts: "dict[str, tuple[int, ...]]") -> None:
         for part, arguments in sorted(parts.items()):
             value, error = self.get((call,), *arguments)
-            self.tell(key + "." + part if error else key, {part: plain(value)}, error)
+            self.tell(key + "." + part if error else key, {part: _plain(value)}, error)
 
-    def tell(self, key, value, error):
+    def tell(self, key: str, value: object, error: str) -> None:
         self.say(gpu=self.index, about={"errors": {key: error}} if error else {key: value})
 
 
-def ask_gpu(pynvml, say, index, handle):
-    gpu = Gpu(pynvml, say, index, handle)
-    gpu.put("pci_info", ("nvmlDeviceGetPciInfo",), shape=pci_info)
-    gpu.put("memory_info", ("nvmlDeviceGetMemoryInfo",), shape=memory_info)
+def _ask_gpu(gpu: _Gpu) -> None:
+    """Every getter of one GPU; what fails stands in its `errors`, by getter."""
+    gpu.put("pci_info", ("nvmlDeviceGetPciInfo",), shape=_pci_info)
+    gpu.put("memory_info", ("nvmlDeviceGetMemoryInfo",), shape=_memory_info)
     gpu.put("temperature", ("nvmlDeviceGetTemperature",), 0)
     for getter in PLAIN:
-        gpu.put(snake(getter), ("nvmlDeviceGet" + getter,))
+        gpu.put(_snake(getter), ("nvmlDeviceGet" + getter,))
     for key, calls in OLD_AND_NEW:
-        gpu.put(key, calls, shape=processes if key == "compute_running_processes" else plain)
+        gpu.put(key, calls, shape=__processes if key == "compute_running_processes" else _plain)
     for getter, parts in GROUPS:
-        gpu.put_parts(snake(getter), "nvmlDeviceGet" + getter, parts)
+        gpu.put_parts(_snake(getter), "nvmlDeviceGet" + getter, parts)
     values, error = gpu.get(("nvmlDeviceGetFieldValues",), [RECOVERY_ACTION_FIELD])
     if not error and values[0].nvmlReturn != 0:
-        error = str(pynvml.NVMLError(values[0].nvmlReturn))
+        error = str(gpu.pynvml.NVMLError(values[0].nvmlReturn))
     gpu.tell("gpu_recovery_action", None if error else values[0].value.uiVal, error)
-    ask_fabric(pynvml, gpu)
+    _ask_fabric(gpu)
 
 
-def ask_fabric(pynvml, gpu):
+def _ask_fabric(gpu: _Gpu) -> None:
     """NVML writes this answer into a structure of the caller's, which older bindings lack."""
-    structure = getattr(pynvml, "c_nvmlGpuFabricInfoV_t", None)
+    structure = getattr(gpu.pynvml, "c_nvmlGpuFabricInfoV_t", None)
     if structure is None:
         gpu.tell("gpu_fabric_info", None, "this pynvml has no nvmlDeviceGetGpuFabricInfoV")
         return
     info = structure()
     _, error = gpu.get(("nvmlDeviceGetGpuFabricInfoV",), ctypes.byref(info))
-    gpu.tell("gpu_fabric_info", None if error else fabric_info(info), error)
+    gpu.tell("gpu_fabric_info", None if error else _fabric_info(info), error)
 
 
-def plain(value):
+def _plain(value: object) -> object:
     """A pynvml answer as JSON can hold it."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
+        return [_plain(part) for part in value]
     return value if isinstance(value, (int, float, str)) or value is None else str(value)
 
 
-def pci_info(info):
+def _pci_info(info: "Any") -> "dict[str, object]":
     return {
-        "bus_id": plain(info.busId),
+        "bus_id": _plain(info.busId),
         "domain": info.domain,
         "bus": info.bus,
         "device": info.device,
@@ -227,16 +279,16 @@ def pci_info(info):
     }
 
 
-def memory_info(memory):
+def _memory_info(memory: "Any") -> "dict[str, int]":
     return {"total": memory.total, "free": memory.free, "used": memory.used}
 
 
-def processes(found):
+def _processes(found: "Any") -> "list[dict[str, object]]":
     return [{"pid": p.pid, "used_gpu_memory": p.usedGpuMemory} for p in found[:PROCESSES_MAX]]
 
 
-def fabric_info(info):
-    digits = "".join("{:02x}".format(byte) for byte in info.clusterUuid)
+def _fabric_info(info: "Any") -> "dict[str, object]":
+    digits = "".join(f"{byte:02x}" for byte in info.clusterUuid)
     uuid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
     return {
         "state": info.state,
@@ -250,48 +302,51 @@ def fabric_info(info):
 # --- CUDA -----------------------------------------------------------------------------------------
 
 
-def cuinit(say, where):
+def _cuinit(say: "Say", where: "Where") -> None:
     """`cuInit(0)` of the libcuda that the loader finds by itself."""
     found = where.find("libcuda.so.1")
     if found[1]:
         found = ("", "", "")  # that one is for `cuinit-caller`
-    probe(say, found)
+    _probe(say, found)
 
 
-def cuinit_caller(say, where):
+def _cuinit_caller(say: "Say", where: "Where") -> None:
     """The same with the caller's LD_LIBRARY_PATH, when that leads to another file."""
     soname = "libcuda.so.1"
     own = where.find(soname)
-    other = first_of_caller(where, soname)
+    other = _first_of_caller(where, soname)
     if not other or (own[0] and not own[1] and where.root.real(other) == where.default_file(soname)):
         say(unwanted=True)
         return
-    directory = os.path.dirname(other)
+    directory = other.rpartition("/")[0]
     refused = where.root.distrust(other)
     note = "found through the caller's LD_LIBRARY_PATH: " + directory
     place = other if where.root.is_outer else where.root.real(other)
-    probe(say, (place, note, "not loaded: " + refused if refused else ""))
+    _probe(say, (place, note, "not loaded: " + refused if refused else ""))
 
 
-def first_of_caller(where, soname):
+def _first_of_caller(where: "Where", soname: str) -> str:
     for directory in where.caller.library_dirs():
         if where.root.exists(directory + "/" + soname):
             return directory + "/" + soname
     return ""
 
 
-def probe(say, found):
+def _probe(say: "Say", found: "Found") -> None:
     soname = "libcuda.so.1"
     say(say={"result": None, "name": "", "error": "", "library_path": "", "at": "loading " + soname})
-    library, error = load(soname, found)
+    library, error = _load(soname, found)
     if library is None:
-        say(item=not_loaded(found, error), say={"error": error})
+        say(item=_not_loaded(found, error), say={"error": error})
         return
-    say(item={"detail": found[1]} if found[1] else {}, say={"library_path": mapped("libcuda.so"), "at": "cuInit"})
+    say(
+        item={"detail": found[1]} if found[1] else {},
+        say={"library_path": _mapped("libcuda.so"), "at": "cuInit"},
+    )
     try:
         result = library.cuInit(0)
         say(say={"result": result, "at": "cuDriverGetVersion"})
-        say(say={"name": error_name(library, result)})
+        say(say={"name": _error_name(library, result)})
         for key, call in (("driver_version", "cuDriverGetVersion"), ("device_count", "cuDeviceGetCount")):
             number = ctypes.c_int()
             say(say={"at": call})
@@ -301,7 +356,7 @@ def probe(say, found):
         say(item={"status": "error", "detail": str(exc)}, say={"error": str(exc)})
 
 
-def error_name(library, result):
+def _error_name(library: ctypes.CDLL, result: int) -> str:
     name = ctypes.c_char_p()
     library.cuGetErrorName(result, ctypes.byref(name))
     return (name.value or b"").decode("ascii", "replace")

@@ -6,12 +6,21 @@ collector was told, and an absent one is an item of status `missing`.
 
 import os
 
+TYPE_CHECKING = False  # the import of typing costs 3 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from doctor.evidence.collector import Root, Where
+
+    Say = Callable[..., None]
+
 #: Where engines and package managers put their bytes.
-FILESYSTEMS = ("/", "/var", "/var/lib/docker", "/var/lib/containerd", "/home", "/opt", "/tmp", "/dev/shm")
+FILESYSTEMS = ("/", "/var", "/var/lib/docker", "/var/lib/containerd", "/home", "/opt", "/tmp", "/dev/shm")  # noqa: S108 - looked at, not written to
 LIMITS = ("memlock", "nofile", "stack", "nproc")
 
 
-def testify(name, say, where):
+def testify(name: str, say: "Say", where: "Where") -> None:
     """Puts one witness's questions. `say` sends a piece to the parent, `where` tells where to look."""
     package = {"distro": "distro", "resources": "psutil"}[name]
     say(say={"at": "importing " + package})
@@ -20,24 +29,26 @@ def testify(name, say, where):
     except ImportError as exc:
         say(item={"status": "missing", "detail": str(exc)})
         return
-    {"distro": distribution, "resources": resources}[name](say, where, module)
+    {"distro": _distribution, "resources": _resources}[name](say, where, module)
 
 
-def distribution(say, where, distro):
+def _distribution(say: "Say", where: "Where", distro: "Any") -> None:
     """The distribution by the package `distro`, from files only: `lsb_release` would be a command."""
     say(say={"at": "reading os-release"})
-    files = {} if where.root.is_outer else below(where.root)
+    files = {} if where.root.is_outer else _below(where.root)
     told = distro.LinuxDistribution(include_lsb=False, include_uname=False, **files)
-    say(say={
-        "id": told.id(),
-        "version": told.version(),
-        "name": told.name(),
-        "codename": told.codename(),
-        "like": told.like(),
-    })
+    say(
+        say={
+            "id": told.id(),
+            "version": told.version(),
+            "name": told.name(),
+            "codename": told.codename(),
+            "like": told.like(),
+        }
+    )
 
 
-def below(root):
+def _below(root: "Root") -> "dict[str, str]":
     """The package's two file arguments for a sysroot, opened here: it would follow links out of it."""
     files = {"os_release_file": os.devnull, "distro_release_file": os.devnull}
     for argument, paths in (
@@ -46,23 +57,25 @@ def below(root):
     ):
         for path in paths:
             try:
-                files[argument] = "/proc/self/fd/{}".format(root.open_file(path))
+                files[argument] = f"/proc/self/fd/{root.open_file(path)}"
                 break
             except OSError:
                 continue
     return files
 
 
-def resources(say, where, psutil):
+def _resources(say: "Say", _where: "Where", psutil: "Any") -> None:
     """Memory, processors, limits and filesystems, each said as soon as it is known."""
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
-    say(say={
-        "memory": {"total": memory.total, "available": memory.available},
-        "swap": {"total": swap.total},
-        "cpu_count": psutil.cpu_count(),
-        "limits": limits(),
-        "filesystems": [],
-    })
+    say(
+        say={
+            "memory": {"total": memory.total, "available": memory.available},
+            "swap": {"total": swap.total},
+            "cpu_count": psutil.cpu_count(),
+            "limits": _limits(),
+            "filesystems": [],
+        }
+    )
     kinds = {p.mountpoint: p.fstype for p in psutil.disk_partitions(all=True)}
     found, devices = [], set()
     for path in FILESYSTEMS:
@@ -78,7 +91,7 @@ def resources(say, where, psutil):
         say(say={"filesystems": found})
 
 
-def limits():
+def _limits() -> "dict[str, list[int]]":
     """Soft and hard limits of this process, inherited from whoever asked; -1 is unlimited."""
     import resource
 

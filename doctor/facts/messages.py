@@ -15,10 +15,23 @@ from doctor.facts.source import pci_address
 
 __all__ = ["count_xids", "is_whole_boot", "read_messages"]
 
-_RELEVANT = re.compile(
-    r"NVRM|nvidia|nouveau|\bnova[_-]|vfio-pci|Lockdown:"
-    r"|locked down|Loading of .{1,60} rejected|PKCS#7 sig|can't assign|failed to assign"
+#: A line that holds none of these says nothing about the GPU stack.
+_RELEVANT = (
+    "NVRM",
+    "nvidia",
+    "nouveau",
+    "nova_",
+    "nova-",
+    "vfio-pci",
+    "Lockdown:",
+    "locked down",
+    "is rejected",
+    "PKCS#7 sig",
+    "can't assign",
+    "failed to assign",
 )
+#: How a message may begin where nothing stands before it.
+_BARE = ("NVRM", "nvidia", "nouveau", "pci ", "Lockdown", "Kernel is locked", "Loading of", "PKCS")
 _KERNEL_TAG = " kernel: "
 _STAMP = re.compile(
     r"\s*(?:<\d{1,3}>)?(?:\w+\s*:\w+\s*:\s)?\[\s*(?:(\d{1,12}\.\d{1,9})|[A-Z][a-z]{2} [^\]]{1,40})\]\s?"
@@ -30,17 +43,11 @@ _GPU = re.compile(
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b")
 
 #: Openings of NVRM texts that go on over several lines.
-_HEADS = re.compile(
-    r"NVRM: (?:API mismatch|The NVIDIA |This PCI I/O|The system BIOS|This is a |A GPU crash dump|Your system)"
-)
-#: How a following line of such a text begins; a new message begins with a name or a capital.
-_REST = re.compile(
-    r"NVRM: (?:\s|[a-z(]|BAR\d|This can occur|Try unloading|System Processor|Please see|Firmware' |the |www\."
-    r"|NVIDIA(?: \d|'s| driver| device| Linux| GPU driver))"
-)
-_NOT_REST = re.compile(
-    r"NVRM: (?:rm_|gpu[A-Z]|nv[A-Z_]|_?k[a-z]+[A-Z]|loading |iovaspace|osInit|kgsp|dma|objClInit)"
-)
+_HEADS = ("API mismatch", "The NVIDIA ", "This PCI I/O", "The system BIOS", "This is a ", "A GPU crash dump")
+#: How a following line of such a text may begin, apart from a blank, a bracket or a small letter.
+_REST = ("BAR", "This can occur", "Try unloading", "System Processor", "Please see", "Firmware' ", "NVIDIA ")
+#: Small letters that begin a message of their own: names of functions.
+_NOT_REST = re.compile(r"rm_|gpu[A-Z]|nv[A-Z_]|_?k[a-z]+[A-Z]|loading |iovaspace|os[A-Z]|dma|obj[A-Z]")
 _JOINED_MAX = 14
 _TEXT_MAX = 2000
 _MESSAGES_MAX = 3000
@@ -91,7 +98,7 @@ def is_whole_boot(text: str) -> bool:
 def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
     """(seconds, message, has a prefix of its own) of each line that matters."""
     for line in text.splitlines():
-        if not _RELEVANT.search(line):
+        if not any(phrase in line for phrase in _RELEVANT):
             continue
         head, tag, rest = line.partition(_KERNEL_TAG)
         has_tag = bool(tag) and len(head) < 200 and not head.lstrip().startswith("NVRM")
@@ -99,7 +106,9 @@ def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
         stamp = _STAMP.match(message)
         seconds = float(stamp.group(1)) if stamp is not None and stamp.group(1) else None
         if stamp is not None:
-            message = _CALLER.sub("", message[stamp.end() :], count=1)
+            message = message[stamp.end() :]
+            caller = _CALLER.match(message)
+            message = message[caller.end() :] if caller is not None else message
         if has_tag or stamp is not None or _is_bare(line):
             yield seconds, message.rstrip()[:_TEXT_MAX], has_tag or stamp is not None
 
@@ -109,13 +118,7 @@ def _is_bare(line: str) -> bool:
 
     Syslog lines of other programs that quote the driver begin with a date and end up nowhere.
     """
-    return (
-        re.match(
-            r"\s*(?:NVRM|nvidia|nouveau|pci |pcieport |secureboot|Lockdown|Kernel is locked|Loading of|PKCS)",
-            line,
-        )
-        is not None
-    )
+    return line.lstrip().startswith(_BARE)
 
 
 def _joined(lines: Iterator[tuple[float | None, str, bool]]) -> Iterator[tuple[float | None, str]]:
@@ -133,21 +136,28 @@ def _joined(lines: Iterator[tuple[float | None, str, bool]]) -> Iterator[tuple[f
 
 
 def _goes_on(head: str, line: str, *, has_prefix: bool) -> bool:
-    if not head.startswith("NVRM:") or not line.strip().startswith("NVRM:"):
+    said = line.strip()
+    if not head.startswith("NVRM:") or not said.startswith("NVRM:"):
         return False
+    # dmesg and the journal leave the prefix of a continuation blank; syslog repeats it.
     if not has_prefix and line[:2].isspace():
         return True
-    said = line.strip()
-    return bool(_HEADS.match(head) and _REST.match(said) and not _NOT_REST.match(said))
+    rest = said[6:]
+    begins = rest[:1].isspace() or rest[:1] == "(" or rest[:1].islower() or rest.startswith(_REST)
+    return begins and head[6:].startswith(_HEADS) and not _NOT_REST.match(rest)
 
 
 def _message(seconds: float | None, text: str) -> KernelMessage:
     text = text[:_TEXT_MAX]
-    kind: MessageKind = next((kind for kind, pattern in _KIND_PATTERNS if pattern.search(text)), "other")
     found = _GPU.search(text)
-    return KernelMessage(
-        kind=kind, text=text, gpu=pci_address(found.group(1)) if found else "", seconds=seconds
-    )
+    gpu = pci_address(found.group(1)) if found is not None else ""
+    return KernelMessage(kind=_kind(text), text=text, gpu=gpu, seconds=seconds)
+
+
+def _kind(text: str) -> MessageKind:
+    if _BAR.search(text):
+        return "bar"
+    return next((kind for kind, phrases in _KINDS if any(phrase in text for phrase in phrases)), "other")
 
 
 def count_xids(messages: list[KernelMessage]) -> tuple[Xid, ...]:

@@ -47,6 +47,8 @@ def test_the_digest_covers_names_bytes_and_borders(sources):
     renamed["gpus2.yaml"] = renamed.pop("gpus.yaml")
     assert digest(renamed) != plain
     assert digest({"a.yaml": b"xy", "b.yaml": b""}) != digest({"a.yaml": b"x", "b.yaml": b"y"})
+    for swallowed in (b"xb.yaml\0\0y", b"xb.yaml\x001\0y"):
+        assert digest({"a.yaml": swallowed}) != digest({"a.yaml": b"x", "b.yaml": b"y"})
 
 
 def test_rows_are_filled_in_from_chip_architecture_and_sources(sources):

@@ -1,4 +1,4 @@
-"""Fixtures of the collector's tests: a planted root, compiled stand-ins for the driver's libraries, its runs."""
+"""Fixtures of the collector's tests: a planted root, compiled stand-ins for the driver, its runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ def collector_argv(python: str, *arguments: str) -> list[str]:
 @pytest.fixture
 def collect() -> Callable[..., Run]:
     def run(
-        python: str, *arguments: str, env: dict[str, str] | None = None, before: Sequence[str] = (), user: int | None = None
+        python: str,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        before: Sequence[str] = (),
+        user: int | None = None,
     ) -> Run:
         began = time.monotonic()
         process = subprocess.run(
@@ -138,7 +142,10 @@ class Planted:
 def planted(tmp_path: Path) -> Planted:
     """An empty root with a running kernel's look: `/proc/version` is there."""
     root = Planted(tmp_path / "root")
-    root.file("/proc/version", "Linux version 6.8.0-45-generic (buildd@lcy02) (x86_64-linux-gnu-gcc-13) #45-Ubuntu SMP\n")
+    root.file(
+        "/proc/version",
+        "Linux version 6.8.0-45-generic (buildd@lcy02) (x86_64-linux-gnu-gcc-13) #45-Ubuntu SMP\n",
+    )
     return root
 
 

@@ -81,7 +81,9 @@ def test_a_directory_holds_what_the_stream_holds(collect, tmp_path, planted):
     ],
 )
 def test_wrong_arguments_are_named(arguments, complaint):
-    done = subprocess.run([sys.executable, COLLECTOR, *arguments], capture_output=True, check=False, timeout=20)
+    done = subprocess.run(
+        [sys.executable, COLLECTOR, *arguments], capture_output=True, check=False, timeout=20
+    )
     assert done.returncode == 2
     assert complaint in done.stderr.decode()
     assert done.stdout == b""
@@ -91,7 +93,7 @@ def test_the_table_can_be_listed(python):
     argv = [python, "-I", "-S", str(COLLECTOR), "--list-items"]
     listed = subprocess.run(argv, capture_output=True, check=True, timeout=20).stdout.decode()
     for row in collector.TABLE:
-        assert (" ".join(row.ask) if isinstance(row.ask, tuple) else row.ask) in listed
+        assert row.text in listed
 
 
 def test_a_table_row_is_used_once_and_says_why():
@@ -103,8 +105,8 @@ def test_a_table_row_is_used_once_and_says_why():
 
 def test_names_are_those_the_readers_use():
     for row in collector.TABLE:
-        if isinstance(row.ask, tuple) and not row.ask[0].startswith("<"):
-            assert collector.command_name(row.ask) == core.command_name(row.ask)
+        if row.argv and not row.argv[0].startswith("<"):
+            assert collector.command_name(row.argv) == core.command_name(row.argv)
     assert collector.SCHEMA == core.EVIDENCE_SCHEMA
     assert live.CALLER_VARIABLES == collector.CALLER_VARIABLES
     assert live._PREFIX == collector.CALLER_PREFIX
@@ -132,7 +134,9 @@ def test_a_planted_gpu_host(planted, collect, python):
     planted.tool("/usr/local/cuda-13.0/bin/nvcc", "echo release 13.0")
     planted.tool("/usr/local/cuda-12.8/bin/nvcc", "echo release 12.8")
     planted.link("/usr/local/cuda", "/usr/local/cuda-13.0")
-    planted.tool("nvidia-smi", 'echo "<nvidia_smi_log/>"; echo "$PATH|$LC_ALL|$HOME|$LD_LIBRARY_PATH" >&2; exit 9')
+    planted.tool(
+        "nvidia-smi", 'echo "<nvidia_smi_log/>"; echo "$PATH|$LC_ALL|$HOME|$LD_LIBRARY_PATH" >&2; exit 9'
+    )
     run = collect(python, f"--sysroot={planted}")
     evidence = run.evidence
     functions = {item.key.split("/")[5] for item in evidence.below("/sys/bus/pci/devices/0000")}
@@ -186,7 +190,9 @@ def test_a_refusing_nvml_is_an_answer(planted, collect):
     planted.library("/usr/lib64/libnvidia-ml.so.1", "nvml.c", "INIT_RESULT=18")
     run = collect(sys.executable, f"--sysroot={planted}")
     assert statuses(run)["nvml"] == "ok"
-    assert run.document("nvml")["errors"]["init"] == {"code": 18, "text": "Driver/library version mismatch"}
+    refusal = run.document("nvml")["errors"]["init"]
+    assert refusal["code"] == 18
+    assert "mismatch" in refusal["text"], "pynvml has its own words for this code"
 
 
 def test_absent_libraries_are_missing_and_broken_ones_an_error(planted, collect):
@@ -194,7 +200,10 @@ def test_absent_libraries_are_missing_and_broken_ones_an_error(planted, collect)
     run = collect(sys.executable, f"--sysroot={planted}")
     assert statuses(run)["nvml"] == "missing"
     assert run.evidence.item("cuinit").status == "error"
-    assert "invalid ELF header" in run.document("cuinit")["error"] or "file too short" in run.document("cuinit")["error"]
+    assert (
+        "invalid ELF header" in run.document("cuinit")["error"]
+        or "file too short" in run.document("cuinit")["error"]
+    )
     assert run.document("cuinit")["result"] is None
 
 
@@ -239,7 +248,14 @@ def test_a_root_without_a_running_kernel(planted, collect):
     planted.file("/dev/shm/x")
     run = collect(sys.executable, f"--sysroot={planted}")
     found = statuses(run)
-    assert not {"command:dmesg", "command:uname-a", "command:nvidia-smi-q-x", "nvml", "cuinit", "resources"} & set(found)
+    assert not {
+        "command:dmesg",
+        "command:uname-a",
+        "command:nvidia-smi-q-x",
+        "nvml",
+        "cuinit",
+        "resources",
+    } & set(found)
     assert not [key for key in found if key.startswith("env:")]
     assert "file:/proc/modules" not in found
     assert "stat:/sys/bus/pci/devices" not in found
@@ -319,7 +335,8 @@ def make_unsafe(planted, how: str) -> None:
 
 @needs_root
 @pytest.mark.parametrize(
-    "how", ["file writable", "file of another", "directory writable", "directory of another", "link to another's"]
+    "how",
+    ["file writable", "file of another", "directory writable", "directory of another", "link to another's"],
 )
 def test_a_program_others_can_change_is_not_run(planted, collect, how):
     planted.tool("uname", "echo ran")
@@ -407,7 +424,9 @@ def test_without_root_what_needs_it_is_denied(planted, collect, tmp_path):
     assert evidence.item("file:/etc/os-release").status == "ok"
     assert evidence.item("file:/boot/grub2/grubenv").status == "denied"
     assert evidence.item("command:dmesg").status == "denied"
-    assert "witness_gpu" in evidence.item("nvml").detail, "copied by itself, it says which witness is not there"
+    assert "witness_gpu" in evidence.item("nvml").detail, (
+        "copied by itself, it says which witness is not there"
+    )
 
 
 def readable_by_all(path: str) -> bool:

@@ -39,7 +39,11 @@ def test_the_callers_environment_is_recorded_and_steers_nothing(planted, monkeyp
     assert evidence.item("env:LD_PRELOAD").value == "/nowhere/evil.so"
     assert evidence.item("env:CUDA_HOME").status == "missing"
     seen = dict(line.split("=", 1) for line in evidence.command("uname", "-a").text.splitlines())
-    assert {name for name in seen if name not in ("PWD", "SHLVL", "_", "OLDPWD")} == {"PATH", "LC_ALL", "HOME"}
+    assert {name for name in seen if name not in ("PWD", "SHLVL", "_", "OLDPWD")} == {
+        "PATH",
+        "LC_ALL",
+        "HOME",
+    }
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_a_collector_without_a_report_is_an_error(tmp_path, monkeypatch, script,
 
 def test_an_interpreter_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    with pytest.raises(ProbeError, match="cannot start: `.*none`: No such file or directory"):
+    with pytest.raises(ProbeError, match=r"cannot start: `.*none`: No such file or directory"):
         live.collect_live(budget_s=5, sysroot=None)
 
 
@@ -98,7 +102,8 @@ def test_every_cut_of_a_stream_is_refused(planted):
         (member("meta.json", b"{") + bytes(1024), "cannot be read"),
         (member("meta.json", b'{"schema":"mopt.evidence/2"}') + bytes(1024), "speaks `mopt.evidence/2`"),
         (member("meta.json", b'{"items":[{"key":"x","status":"fine"}]}') + bytes(1024), "cannot be read"),
-        (member("l", b"").replace(b"0\0", b"2\0", 1) + bytes(1024), ""),
+        (load_collector().tar_header(b"link", 0, b"2", 0) + bytes(1024), "damaged at `link`"),
+        (load_collector().tar_header(b"huge", 8**11 - 1, b"0", 0) + bytes(1024), "damaged at `huge`"),
     ],
 )
 def test_streams_that_are_no_report(stream, message):
@@ -117,7 +122,18 @@ def test_members_are_counted(monkeypatch):
 def test_light_imports():
     """The check path loads neither what the collector needs nor what is heavy."""
     code = "import sys, doctor.evidence.live; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, cwd=REPOSITORY).stdout.split()
-    heavy = {b"asyncio", b"subprocess", b"tarfile", b"ctypes", b"importlib.metadata", b"psutil", b"pynvml", b"distro"}
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, cwd=REPOSITORY
+    ).stdout.split()
+    heavy = {
+        b"asyncio",
+        b"subprocess",
+        b"tarfile",
+        b"ctypes",
+        b"importlib.metadata",
+        b"psutil",
+        b"pynvml",
+        b"distro",
+    }
     assert not heavy & set(loaded)
     assert COLLECTOR.exists()

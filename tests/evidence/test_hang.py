@@ -18,7 +18,9 @@ BUDGET_S = 2.5
 MOUNT = Path(__file__).with_name("hanging_mount.py")
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a private mount namespace")
-needs_fuse = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="no /dev/fuse for reads that nothing can end")
+needs_fuse = pytest.mark.skipif(
+    not Path("/dev/fuse").exists(), reason="no /dev/fuse for reads that nothing can end"
+)
 
 
 def plant_trouble(planted) -> str:
@@ -210,7 +212,7 @@ def test_live_gives_up_on_a_collector_that_does_not_end(tmp_path, monkeypatch):
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
     began = time.monotonic()
-    with pytest.raises(ProbeError, match="no report within its budget of 0.3 s"):
+    with pytest.raises(ProbeError, match=r"no report within its budget of 0\.3 s"):
         live.collect_live(budget_s=0.3, sysroot=None)
     assert time.monotonic() - began < 0.3 + live.COLLECT_GRACE_S + 1.0
     assert processes_with(str(COLLECTOR)) == []

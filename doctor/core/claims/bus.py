@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
 from doctor.core.host import Known, PciDevice
 from doctor.core.views import log_is_whole, messages, report, working_gpus, xid_counts
+
+#: Drivers that hold a GPU for a virtual machine; the host itself does not use it then.
+HANDED_OVER = frozenset(
+    ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci")
+)
 
 
 def gpu_on_bus(case: Case) -> Claimed:
@@ -37,14 +44,20 @@ def nouveau_bound(case: Case) -> Claimed:
 
 
 def vfio_bound_all(case: Case) -> Claimed:
-    bound, complete = _bound_to(case, "vfio-pci")
+    bound, complete = _bound_to(case, *HANDED_OVER)
     if not complete:
         return UNTOLD
-    return either(len(bound) == len(case.host.gpus_on_bus), "every NVIDIA GPU is bound to `vfio-pci`")
+    names = ", ".join(sorted({f"`{d.driver}`" for d in bound}))
+    return either(len(bound) == len(case.host.gpus_on_bus), f"every NVIDIA GPU is bound to {names}")
+
+
+def is_asleep(device: PciDevice) -> bool:
+    """Config space of a card without power reads all ones as well; only the power state tells."""
+    return device.is_responding is False and device.power_state == "D3cold"
 
 
 def gpu_not_responding(case: Case) -> Claimed:
-    gone = [d.address for d in case.host.gpus_on_bus if d.is_responding is False]
+    gone = [d.address for d in case.host.gpus_on_bus if d.is_responding is False and not is_asleep(d)]
     if gone:
         return yes(f"config space of {', '.join(gone)} reads all ones: the device is gone from the bus")
     told = case.host.gpus_on_bus and all(d.is_responding for d in case.host.gpus_on_bus)
@@ -64,16 +77,42 @@ def gpu_lost_said(case: Case) -> Claimed:
     return no() if log_is_whole(case) else UNTOLD
 
 
+def has_window(device: PciDevice) -> bool | None:
+    """Whether registers and GPU memory have an address on the bus; None when that was not read.
+
+    The memory window is BAR 1, or BAR 2 where BAR 0 is a 64-bit one and takes two places (Hopper).
+    """
+    if len(device.bar_bytes) < 3:
+        return None
+    return device.bar_bytes[0] > 0 and max(device.bar_bytes[1:3]) > 0
+
+
+_MEMORY_BAR = re.compile(r"\bBAR ?[0-3]\b")
+
+
+def bar_fault(case: Case, device: PciDevice) -> str:
+    """What says that a card's memory windows are not mapped; empty when nothing does.
+
+    The driver's own words count. The kernel's count only where the ranges were not read: it fails to
+    place I/O ports, ROMs and bridge windows on healthy hosts, and tries again.
+    """
+    for said in messages(case, "bar"):
+        is_drivers = said.text.startswith("NVRM") and said.gpu in ("", device.address)
+        is_kernels = said.gpu == device.address and _MEMORY_BAR.search(said.text)
+        if is_drivers or (is_kernels and has_window(device) is None):
+            return f"kernel: {said.text}"
+    return "BAR 0 or BAR 1 has no address" if has_window(device) is False else ""
+
+
 def bar_unmapped(case: Case) -> Claimed:
-    said = next(messages(case, "bar"), None)
-    if said:
-        return yes(f"kernel: {said.text}")
-    # BAR 1 is the framebuffer aperture on every GPU since Fermi.
-    sizes = [d.bar_bytes for d in case.host.gpus_on_bus]
-    if not sizes or any(len(s) < 2 for s in sizes):
-        return UNTOLD
-    bad = [d.address for d in case.host.gpus_on_bus if d.bar_bytes[1] == 0]
-    return either(bool(bad), f"BAR 1 of {', '.join(bad)} is not mapped")
+    """A card that the driver does not list has a memory window without an address."""
+    working = working_gpus(case)
+    idle = [d for d in case.host.gpus_on_bus if d.address not in working]
+    faults = [f"{d.address}: {fault}" for d in idle if (fault := bar_fault(case, d))]
+    if faults:
+        return yes("; ".join(faults[:2]))
+    told = case.host.gpus_on_bus and all(has_window(d) for d in idle)
+    return no() if told else UNTOLD
 
 
 def bar_said(case: Case) -> Claimed:
@@ -93,9 +132,28 @@ def gpu_fallen(case: Case) -> Claimed:
     """A card is gone now: its config space says so, or it was reported lost and the driver lacks it."""
     gone, said = gpu_not_responding(case), gpu_lost_said(case)
     if gone.holds:
-        return gone
+        return yes(f"{gone.because}; {said.because}" if said.holds else gone.because)
     if said.holds:
-        back = working_gpus(case)
-        missing = [d.address for d in case.host.gpus_on_bus if d.address not in back]
-        return either(bool(missing) or not case.host.gpus_on_bus, said.because)
-    return no() if gone.holds is False and said.holds is False else UNTOLD
+        return _still_lost(case, said)
+    # Every card answers on the bus: what an older part of the log would say is over.
+    return no() if gone.holds is False else UNTOLD
+
+
+def _still_lost(case: Case, said: Claimed) -> Claimed:
+    named = {m.gpu for m in messages(case, "fallen_off_bus")} | {gpu for _, gpu in xid_counts(case, 79)}
+    on_bus = {d.address: d for d in case.host.gpus_on_bus}
+    missing = ((named - {""}) or set(on_bus)) - working_gpus(case)
+    if missing and report(case) is None and all(a in on_bus and on_bus[a].is_responding for a in missing):
+        # It answers on the bus again, and nobody asked the driver.
+        return UNTOLD
+    return either(bool(missing) or not on_bus, said.because)
+
+
+def gsp_blocks(case: Case) -> Claimed:
+    """The kernel reports a fault of GSP for a card that the driver does not list."""
+    working = working_gpus(case)
+    for said in messages(case, "gsp"):
+        named = said.gpu and any(d.address == said.gpu for d in case.host.gpus_on_bus)
+        if said.gpu not in working if named else not working:
+            return yes(f"kernel: {said.text}")
+    return no() if log_is_whole(case) else UNTOLD

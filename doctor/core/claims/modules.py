@@ -7,7 +7,15 @@ import re
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, is_told, no, yes
 from doctor.core.host import Known, is_not_there, known
-from doctor.core.views import DRIVER_PACKAGE, loaded, log_is_whole, messages, nvidia_file, running_kernel
+from doctor.core.views import (
+    DRIVER_PACKAGE,
+    driver_builds,
+    loaded,
+    log_is_whole,
+    messages,
+    nvidia_file,
+    running_kernel,
+)
 
 
 def module_loaded(case: Case) -> Claimed:
@@ -23,9 +31,9 @@ def module_loaded(case: Case) -> Claimed:
 
 def module_on_disk(case: Case) -> Claimed:
     """An `nvidia` module file for the running kernel."""
-    kernel = running_kernel(case)
+    kernel, release = running_kernel(case), known(case.host.kernel.release)
     if kernel is None:
-        return no() if isinstance(case.host.kernel.installed, Known) else UNTOLD
+        return no() if release and isinstance(case.host.kernel.installed, Known) else UNTOLD
     if not isinstance(kernel.nvidia_modules, Known):
         return UNTOLD
     found = nvidia_file(kernel)
@@ -34,10 +42,9 @@ def module_on_disk(case: Case) -> Claimed:
 
 
 def module_for_other_kernel(case: Case) -> Claimed:
-    kernels = known(case.host.kernel.installed)
-    if kernels is None:
+    kernels, running = known(case.host.kernel.installed), known(case.host.kernel.release)
+    if kernels is None or running is None:
         return UNTOLD
-    running = known(case.host.kernel.release)
     others = [k.release for k in kernels if k.release != running and nvidia_file(k)]
     return either(bool(others), f"`nvidia` was built for {', '.join(others)} only")
 
@@ -57,28 +64,30 @@ def headers_missing(case: Case) -> Claimed:
 
 
 def dkms_registered(case: Case) -> Claimed:
-    builds = known(case.host.kernel.dkms)
-    if builds is None:
-        return no() if is_not_there(case.host.kernel.dkms) else UNTOLD
-    own = [b for b in builds if b.module.startswith("nvidia")]
+    if not is_told(case.host.kernel.dkms):
+        return UNTOLD
+    own = driver_builds(case)
     return either(bool(own), f"dkms knows `{own[0].module}/{own[0].version}`" if own else "")
 
 
 def dkms_failed(case: Case) -> Claimed:
-    builds = known(case.host.kernel.dkms)
-    if builds is None:
-        return no() if is_not_there(case.host.kernel.dkms) else UNTOLD
     running = known(case.host.kernel.release)
-    for build in builds:
-        if build.module.startswith("nvidia") and build.failure and build.kernel in ("", running):
+    for build in driver_builds(case):
+        if build.failure and build.kernel in ("", running):
             return yes(
                 f"dkms could not build `{build.module}/{build.version}` for {running}: {build.failure}"
             )
-    return no()
+    return no() if is_told(case.host.kernel.dkms) and running else UNTOLD
+
+
+_NO_COMPILER = re.compile(r"not found|no such file|compiler|\bg?cc\b", re.IGNORECASE)
 
 
 def compiler_missing(case: Case) -> Claimed:
-    fact = case.host.kernel.compiler_on_path
+    """There is no gcc, and no build log shows that one ran all the same."""
+    fact, failed = case.host.kernel.compiler_on_path, dkms_failed(case)
+    if failed.holds and not _NO_COMPILER.search(failed.because):
+        return no()
     return either(is_not_there(fact), "no `gcc` on the host") if is_told(fact) else UNTOLD
 
 
@@ -99,27 +108,44 @@ def compiler_differs(case: Case) -> Claimed:
 
 
 def secure_boot_enabled(case: Case) -> Claimed:
+    """The kernel asks for module signatures: by Secure Boot, by lockdown, or by its command line."""
     state = known(case.host.kernel.secure_boot)
     lockdown = known(case.host.kernel.lockdown)
-    if state is None and lockdown is None:
-        return UNTOLD
-    locked = lockdown in ("integrity", "confidentiality")
-    words = "Secure Boot is enabled" if state == "enabled" else f"kernel lockdown is `{lockdown}`"
-    return either(state == "enabled" or locked, words)
+    if "module.sig_enforce=1" in (known(case.host.kernel.command_line) or ()):
+        return yes("the kernel was started with `module.sig_enforce=1`")
+    if lockdown in ("integrity", "confidentiality"):
+        words = "Secure Boot is enabled" if state == "enabled" else f"kernel lockdown is `{lockdown}`"
+        return yes(words)
+    if lockdown is not None or state in ("disabled", "unsupported"):
+        # With lockdown `none` Secure Boot ends at the boot loader: shim was told so, or this kernel ignores it.
+        return no()
+    is_old_kernel = is_not_there(case.host.kernel.lockdown)
+    return yes("Secure Boot is enabled") if state == "enabled" and is_old_kernel else UNTOLD
+
+
+def _refusal(case: Case) -> str:
+    """The kernel's word that it did not load a module for its signature."""
+    texts = [m.text for m in messages(case, "module_signature_rejected", "lockdown")]
+    return next((t for t in texts if "rejected" in t or "unsigned module loading is restricted" in t), "")
 
 
 def signature_rejected(case: Case) -> Claimed:
-    said = next(messages(case, "module_signature_rejected"), None)
+    said = _refusal(case) or next((m.text for m in messages(case, "module_signature_rejected")), "")
     if said:
-        return yes(f"kernel: {said.text}")
+        return yes(f"kernel: {said}")
     found = nvidia_file(running_kernel(case))
-    if found is not None and not found.signer:
+    is_described = found is not None and bool(found.license or found.vermagic or found.version)
+    if found is not None and is_described and not found.signer:
         return yes(f"`{found.path}` carries no signature")
-    return no() if log_is_whole(case) and found is not None else UNTOLD
+    return no() if log_is_whole(case) and is_described else UNTOLD
+
+
+_OWN_SYMBOL = re.compile(r"\bnvidia(?:_uvm|_modeset|_drm)?: ")
 
 
 def symbol_missing(case: Case) -> Claimed:
-    said = next(messages(case, "module_symbol"), None)
+    """The kernel could not link one of the driver's own modules; nvidia_peermem and others are no part."""
+    said = next((m for m in messages(case, "module_symbol") if _OWN_SYMBOL.search(m.text)), None)
     if said:
         return yes(f"kernel: {said.text}")
     return no() if log_is_whole(case) else UNTOLD
@@ -150,15 +176,24 @@ def headers_block(case: Case) -> Claimed:
 
 
 def signature_blocks(case: Case) -> Claimed:
-    """Signatures are enforced, and the module's is refused or absent."""
+    """The kernel refused a module for its signature; or signatures are enforced, and the module has none."""
     enforced, rejected = secure_boot_enabled(case), signature_rejected(case)
+    if rejected.holds and _refusal(case):
+        return yes("; ".join(filter(None, (enforced.because, rejected.because))))
     if enforced.holds and rejected.holds:
         return yes(f"{enforced.because}; {rejected.because}")
     return no() if enforced.holds is False or rejected.holds is False else UNTOLD
 
 
+_BLACKLISTING = ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist")
+
+
 def module_blacklisted(case: Case) -> Claimed:
-    """A modprobe.d line keeps `nvidia` from being loaded."""
+    """A modprobe.d line or a word of the kernel's command line keeps `nvidia` from being loaded."""
+    for word in known(case.host.kernel.command_line) or ():
+        name, _, value = word.partition("=")
+        if name in _BLACKLISTING and "nvidia" in value.split(","):
+            return yes(f"the kernel was started with `{word}`")
     options = known(case.host.kernel.module_options)
     if options is None:
         return UNTOLD
@@ -183,3 +218,32 @@ def dkms_blames_compiler(case: Case) -> Claimed:
     if failed.holds and _COMPILER_ERRORS.search(failed.because):
         return yes(failed.because)
     return failed if failed.holds is None else no()
+
+
+def compiler_unfit(case: Case) -> Claimed:
+    """The build failed over the compiler, and `gcc` here is not the one that built the kernel."""
+    blamed, differs = dkms_blames_compiler(case), compiler_differs(case)
+    if blamed.holds and differs.holds:
+        return yes(f"{blamed.because}; {differs.because}")
+    return no() if blamed.holds is False or differs.holds is False else UNTOLD
+
+
+def not_built_here(case: Case) -> Claimed:
+    """The driver's source or module is on the host, and not as a module of the running kernel."""
+    here, other, registered = module_on_disk(case), module_for_other_kernel(case), dkms_registered(case)
+    if here.holds is not False:
+        return no() if here.holds else UNTOLD
+    if other.holds or registered.holds:
+        return other if other.holds else registered
+    return no() if other.holds is False and registered.holds is False else UNTOLD
+
+
+_LOAD_MESSAGES = ("probe_failed", "init_failed", "no_devices_probed", "loading", "nouveau", "other")
+
+
+def load_not_tried(case: Case) -> Claimed:
+    """The whole log of this boot has no word from the module: nothing loaded it, or it was taken out."""
+    said = any(m.text.startswith(("NVRM", "nvidia")) for m in messages(case, *_LOAD_MESSAGES))
+    if said:
+        return no()
+    return yes("the log of this boot has no word of the module") if log_is_whole(case) else UNTOLD

@@ -87,13 +87,11 @@ class Unpacker:
             if inflate.eof:
                 data = inflate.unused_data.lstrip(b"\0") or self._raw.read(_READ).lstrip(b"\0")
                 inflate, members = zlib.decompressobj(31), members + 1
+                if not data:
+                    return
                 if members > _MEMBERS_MAX:
                     self.notes.append(f"more than {_MEMBERS_MAX} gzip members: the rest was not read")
                     return
-                if not data:
-                    return
-            elif not data and (piece := inflate.decompress(b"", _PIECE) if inflate.unconsumed_tail else b""):
-                yield piece
             data = data or self._raw.read(_READ)
         self.notes.append("the gzip stream ends early")
 
