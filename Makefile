@@ -16,6 +16,9 @@ WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 PYTEST := $(VENV)/bin/pytest -q -n $(WORKERS)
 SOURCES := $(shell find doctor optimize matrices playbooks -type f -not -name '*.pyc' -not -name edition.json 2>/dev/null)
 
+# Runs a command that is worth a look only when it fails.
+silent = echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
+
 .PHONY: help
 help:
 	@sed -n 's/^## //p' Makefile
@@ -47,9 +50,9 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/ruff check --quiet --isolated --line-length 140 --target-version py37 \
 	  --select A,B,C4,E,F,I,PIE,PLE,PLW,RET,RUF,W --ignore B904,PLW2901,RUF005,RUF012,RUF059 doctor/evidence/collector.py
 	.ci/python36-syntax doctor/evidence/collector.py
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports --no-logo 2>/dev/null || $(VENV)/bin/lint-imports
-	$(VENV)/bin/mopt-doctor matrix validate
+	@$(call silent,$(VENV)/bin/mypy)
+	@$(call silent,$(VENV)/bin/lint-imports)
+	@$(call silent,$(VENV)/bin/mopt-doctor matrix validate)
 	$(PYTHON) -I docs/refresh.py --check
 
 .PHONY: test-tree

@@ -15,18 +15,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 import doctor
 from doctor import __version__, cli, config
 from doctor.core.checks import CHECKS
 from doctor.core.finding import AREAS
+from doctor.core.judge import judge
 from doctor.errors import EXIT_CODES, ConfigError, MatrixError
 
 HOSTS = Path(__file__).parent / "hosts"
 SICK = str(HOSTS / "snap-open-1")
 WELL = str(HOSTS / "healthy-rocky9-proprietary")
-ADVISED = str(HOSTS / "snap-open-6")
 UNTOLD = str(HOSTS / "bus-unreadable")
 PACKAGE = Path(doctor.__file__).parent
 COMMAND = [sys.executable, "-I", "-m", "doctor"]
@@ -218,7 +219,7 @@ def test_only_and_skip_choose_what_is_judged(run) -> None:
     assert "driver.nvml" not in {f["id"] for f in without["findings"]}
 
 
-@pytest.mark.parametrize("bundle", [WELL, SICK, UNTOLD, ADVISED])
+@pytest.mark.parametrize("bundle", [WELL, SICK, UNTOLD])
 def test_json_is_valid_against_the_published_schema(run, bundle: str) -> None:
     schema = json.loads((PACKAGE / "schemas" / "mopt.check-1.json").read_text())
     answer = document(run, "--from", bundle)
@@ -261,12 +262,19 @@ def test_output_does_not_follow_a_link(run, tmp_path: Path) -> None:
     assert victim.read_text() == "precious"
 
 
-def test_strict_makes_a_warning_count(run) -> None:
-    relaxed, strict = document(run, "--from", ADVISED), document(run, "--from", ADVISED, "--strict")
-    assert any(f["status"] == "warn" for f in relaxed["findings"])
+def test_strict_makes_a_warning_count(run, monkeypatch) -> None:
+    def with_a_warning(*arguments, **options):
+        report = judge(*arguments, **options)
+        first, *rest = report.findings
+        return msgspec.structs.replace(
+            report, findings=(msgspec.structs.replace(first, status="warn"), *rest)
+        )
+
+    assert document(run, "--from", WELL, "--strict")["verdict"] == "ready"
+    monkeypatch.setattr("doctor.commands.check.judge", with_a_warning)
+    relaxed, strict = document(run, "--from", WELL), document(run, "--from", WELL, "--strict")
     assert (relaxed["verdict"], strict["verdict"]) == ("ready", "not_ready")
     assert strict["scopes"] == [{"scope": "host", "verdict": "not_ready"}]
-    assert document(run, "--from", WELL, "--strict")["verdict"] == "ready"
     assert document(run, "--from", UNTOLD, "--strict")["verdict"] == "unknown"
 
 
@@ -309,11 +317,14 @@ def test_colour_only_on_a_terminal_and_only_when_wanted() -> None:
 
 
 def test_ascii_says_the_same_without_other_characters(run, monkeypatch) -> None:
+    def without_times(text: str) -> str:
+        return re.sub(r"\d+ ms", "", text)
+
     for bundle in (SICK, WELL, UNTOLD):
         _, out, _ = run("check", "-v", "--ascii", "--from", bundle)
         assert out.isascii()
         monkeypatch.setenv("MOPT_ASCII", "1")
-        assert run("check", "-v", "--from", bundle)[1] == out
+        assert without_times(run("check", "-v", "--from", bundle)[1]) == without_times(out)
         monkeypatch.delenv("MOPT_ASCII")
 
 

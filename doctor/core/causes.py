@@ -35,6 +35,9 @@ LAYERS = (
 )
 
 
+_PLACES = frozenset(("in_container", "on_wsl"))
+
+
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     """How a cause row stands on a case."""
 
@@ -42,7 +45,7 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     holds: bool | None
     because: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
-    """Claims nobody could settle."""
+    """Claims nobody could settle, of those that make it and of those that would rule it out."""
 
 
 class _Ledger:
@@ -59,13 +62,18 @@ class _Ledger:
 
 
 def ruling(row: CauseRow, claims: _Ledger) -> Ruling:
-    """Whether a row holds (True), cannot hold (False), or is possible (None)."""
+    """Whether a row holds (True), cannot hold (False), or is possible (None).
+
+    A claim that would rule it out counts as much as one that makes it. Only the place is taken for the
+    usual one where nothing speaks of it, as the checks take it.
+    """
     answers = {name: claims[name] for name in row.when}
-    excluded = [claims[name] for name in row.ruled_out_by]
+    excluded = {name: claims[name] for name in row.ruled_out_by}
     because = tuple(dict.fromkeys(a.because for a in answers.values() if a.holds and a.because))
-    if any(a.holds is False for a in answers.values()) or any(e.holds for e in excluded):
+    if any(a.holds is False for a in answers.values()) or any(e.holds for e in excluded.values()):
         return Ruling(row=row, holds=False)
-    untold = tuple(name for name, a in answers.items() if a.holds is None)
+    asked = {**answers, **{name: e for name, e in excluded.items() if name not in _PLACES}}
+    untold = tuple(name for name, a in asked.items() if a.holds is None)
     return Ruling(row=row, holds=None if untold else True, because=because, untold=untold)
 
 

@@ -203,14 +203,16 @@ def summarise(case: Case) -> HostSummary:
 def _gpu_rows(case: Case) -> Iterator[dict[str, str | int | None]]:
     """One row a GPU: the bus's view joined with the driver's, by PCI address."""
     answered = report(case)
-    told = {g.pci_address: g for g in answered.gpus} if answered else {}
     bus = {d.address: d for d in case.host.gpus_on_bus}
+    # Some reports name GPUs without addresses: on a bus that was read they cannot be placed.
+    gpus = [g for g in answered.gpus if g.pci_address or not bus] if answered else []
+    told = {g.pci_address or f"index {g.index}": g for g in gpus}
     for address in sorted({*told, *bus}):
         gpu, device = told.get(address), bus.get(address)
         row = case.matrix.gpu(device.device_id) if device else None
         yield {
             "pci_id": device.device_id if device else None,
-            "address": address,
+            "address": gpu.pci_address if gpu else address,
             "name": (gpu.name if gpu else None) or (row.name if row else None),
             "uuid": gpu.uuid if gpu else None,
             "compute_capability": (gpu.compute_capability if gpu else None)

@@ -20,6 +20,28 @@ from doctor.core.host import (
 )
 from doctor.core.versions import Dotted
 
+__all__ = [
+    "DRIVER_PACKAGE",
+    "cut_short",
+    "default_library",
+    "driver_builds",
+    "driver_major",
+    "first_branch",
+    "gpu_is_likely",
+    "is_stub",
+    "last_branch",
+    "loaded",
+    "log_is_whole",
+    "messages",
+    "nvidia_file",
+    "probe",
+    "report",
+    "running_kernel",
+    "same_version",
+    "working_gpus",
+    "xid_counts",
+]
+
 #: Packages that bring the kernel driver or its user space, on any of the systems.
 DRIVER_PACKAGE = re.compile(
     r"^(nvidia-(driver(?!-(?:assistant|pinning))|open|headless|dkms|kernel|compute-utils|utils)|linux-modules-nvidia|kmod-nvidia"
@@ -82,6 +104,11 @@ def report(case: Case) -> GpuReport | None:
     return nvml or smi
 
 
+def cut_short(answered: GpuReport) -> bool:
+    """True when the witness was stopped by its deadline: what it does not list may well be there."""
+    return any("before the deadline" in error for error in answered.device_errors)
+
+
 def same_version(one: Dotted, other: Dotted) -> bool:
     """Equal as far as both are given: NVML's message shows `580.173` for `580.173.02`."""
     length = min(len(one.parts), len(other.parts))
@@ -93,6 +120,11 @@ def default_library(case: Case, soname: str) -> Library | None:
     found = [x for x in known(case.host.driver.libraries) or () if x.soname == soname]
     alone = found[0] if len(found) == 1 and found[0].is_default is None else None
     return next((x for x in found if x.is_default), alone)
+
+
+def is_stub(library: Library) -> bool:
+    """True for the empty libcuda of a toolkit that programs are linked against, and never run with."""
+    return "/stubs/" in library.path
 
 
 def probe(case: Case) -> CudaProbe | None:

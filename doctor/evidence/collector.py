@@ -190,11 +190,14 @@ ROOT_OPTIONS = {
     "dkms": ("--dkmstree", "{}/var/lib/dkms"),
 }
 
+#: A journal may be gigabytes: so many of its newest lines are more than its cap holds.
+NEWEST_LINES = ("-n", "20000")
+
 #: A file that takes longer than this is left to its child, and another goes on with the rest.
 OVERTAKE_S = 0.3
 #: So many children may wait in one lane; then the lane waits with them.
 LATE_MAX = 12
-#: Rows that need what lane `look` finds start by then, with what is known.
+#: Rows that need what lane `look` finds start by then with what is known, and go on when it ends.
 LOOK_WAIT_S = 2.0
 #: How long output may come after a command's own end, from what it left behind.
 DRAIN_S = 0.15
@@ -285,7 +288,7 @@ class Root:
             kind = kind_of(os.fstat(seen).st_mode)
             if kind != "file":
                 raise OSError(0, "not a regular file: {}".format(kind))
-            return os.open("/proc/self/fd/{}".format(seen), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            return reopen(seen, os.O_NONBLOCK | os.O_NOCTTY)
         finally:
             os.close(seen)
 
@@ -293,7 +296,7 @@ class Root:
         """The names in a directory, sorted. Raises OSError."""
         seen = self.open(path)
         try:
-            fd = os.open("/proc/self/fd/{}".format(seen), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = reopen(seen, os.O_DIRECTORY)
         finally:
             os.close(seen)
         try:
@@ -377,6 +380,16 @@ class Root:
             here = [] if target.startswith("/") else here
             todo.extend(target.split("/")[::-1])
         return reason
+
+
+def reopen(seen: int, flags: int) -> int:
+    """A readable descriptor of what an O_PATH descriptor stands for. Raises OSError."""
+    try:
+        return os.open("/proc/self/fd/{}".format(seen), os.O_RDONLY | os.O_CLOEXEC | flags)
+    except FileNotFoundError:
+        if os.path.exists("/proc/self/fd"):
+            raise
+        raise OSError(0, "cannot be read where /proc is not mounted")
 
 
 def refuse(path: str, status: os.stat_result) -> str:
@@ -756,7 +769,8 @@ def become(fd: int, root: Root, caller: Caller, argv: "tuple[str, ...]") -> None
     """Turns this child into the command; returns only when it could not, having said why."""
     path, note, refused = find_tool(root, caller, argv[0])
     if not path:
-        send(fd, {"status": "error" if refused else "missing", "detail": refused or "not found"})
+        status = "missing" if not refused else "error" if refused.startswith("not run") else "denied"
+        send(fd, {"status": status, "detail": refused or "not found"})
         return
     environment = dict(CLEAN_ENVIRONMENT)
     if argv[0] == "nvidia-smi" and not loader_would_find(root, "libnvidia-ml.so.1"):
@@ -765,7 +779,7 @@ def become(fd: int, root: Root, caller: Caller, argv: "tuple[str, ...]") -> None
             environment["LD_LIBRARY_PATH"] = os.path.dirname(library)
             note = "; ".join(filter(None, (note, hint)))
     real = path
-    arguments = list(argv[1:])
+    arguments = list(argv[1:]) + list(NEWEST_LINES if argv[0] == "journalctl" else ())
     if not root.is_outer:
         top = os.path.realpath(root.top)
         real = root.real(path)
@@ -787,6 +801,20 @@ OWN_FDS_MAX = 1024
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+
+
+def open_pipes(count: int) -> "list[tuple[int, int]]":
+    """Pipes, all of them or none. Raises OSError."""
+    found = []  # type: list[tuple[int, int]]
+    try:
+        while len(found) < count:
+            found.append(os.pipe())
+    except OSError:
+        for pair in found:
+            os.close(pair[0])
+            os.close(pair[1])
+        raise
+    return found
 
 
 def prctl(option: int, value: int) -> None:
@@ -832,9 +860,10 @@ def own_streams_only() -> None:
     """
     while os.open(os.devnull, os.O_RDWR) <= 2:
         continue
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            os.closerange(int(name), int(name) + 1)
+    inherited = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else range(OWN_FDS_MAX)
+    for number in map(int, inherited):
+        if number > 2:
+            os.closerange(number, number + 1)
 
 
 def process(pid: int) -> "tuple[str, str, int]":
@@ -964,15 +993,23 @@ class Child:
     def start(self, work: "object", pipes: "list[tuple[int, int]]", cap: int) -> None:
         """Forks; `pipes` are (read, write) pairs: frames, and for commands stdout and stderr."""
         writers = [w for _, w in pipes]
-        extra = {"stdout": writers[1], "stderr": writers[2]} if len(writers) == 3 else {}
+        try:
+            self._fork(work, writers)
+        except OSError:
+            for fd in writers + [r for r, _ in pipes]:
+                os.close(fd)
+            raise
         self.frames = Frames(pipes[0][0], cap)
-        self.pid = fork(work, writers[:1], **extra)
         for reader, writer in pipes:
             os.close(writer)
             os.set_blocking(reader, False)
             self.fds.add(reader)
             self.collection.watch(reader, self)
         self.collection.children[self.pid] = self
+
+    def _fork(self, work: "object", writers: "list[int]") -> None:
+        extra = {"stdout": writers[1], "stderr": writers[2]} if len(writers) == 3 else {}
+        self.pid = fork(work, writers[:1], **extra)
 
     def readable(self, fd: int) -> None:
         try:
@@ -1137,8 +1174,12 @@ class Lane:
             return
         child = LaneChild(self.collection, self)
         root, caller, began = self.collection.root, self.collection.caller, self.collection.began
-        rows, skip, pipe = list(self.rows), set(self.skip), os.pipe()
-        child.start(lambda: run_lane(Asker(pipe[1], root, caller, began, skip), rows), [pipe], 16 * MIB)
+        rows, skip = list(self.rows), set(self.skip)
+        try:
+            pipe = os.pipe()
+            child.start(lambda: run_lane(Asker(pipe[1], root, caller, began, skip), rows), [pipe], 16 * MIB)
+        except OSError as exc:
+            self.give_up("error", "cannot be asked: {}".format(exc.strerror))
 
     def may_overtake(self) -> bool:
         mine = [c for c in self.collection.running if isinstance(c, LaneChild) and c.lane is self and c.is_late]
@@ -1167,8 +1208,8 @@ class Lane:
         if not child.is_late and self._losses < 5:
             self.go_on(without=child.at)
 
-    def give_up(self) -> None:
-        """At the end of the budget: what was not reached is named by its first directory."""
+    def give_up(self, status: str = "timeout", detail: str = "not reached within the budget") -> None:
+        """What was not reached is named, a pattern by its first directory."""
         for _, row in self.rows:
             for pattern in braces(row.text):
                 kind, path = pattern.split(":", 1)
@@ -1176,7 +1217,7 @@ class Lane:
                 key = kind + ":" + path if head == path else "stat:" + (head.rsplit("/", 1)[0] or "/")
                 if key not in self.skip:
                     self.skip.add(key)
-                    self.collection.add({"key": key, "status": "timeout", "detail": "not reached within the budget"})
+                    self.collection.add({"key": key, "status": status, "detail": detail})
         self.ended()
 
 
@@ -1188,7 +1229,7 @@ class Command(Child):
         self.row = row
         self.item = {"key": "command:" + command_name(argv), "status": "ok", "argv": list(argv)}  # type: dict[str, object]
         self.out, self.err = Sink(row.cap, row.keep), Sink(STDERR_CAP, "first")
-        pipes = [os.pipe(), os.pipe(), os.pipe()]
+        pipes = open_pipes(3)
         self.sinks = {pipes[1][0]: self.out, pipes[2][0]: self.err}
         root, caller, channel = collection.root, collection.caller, pipes[0][1]
         self.start(lambda: become(channel, root, caller, argv), pipes, MIB)
@@ -1199,6 +1240,8 @@ class Command(Child):
             return
         is_flood = self.sinks[fd].feed(data)
         if is_flood and fd in self.fds and (self.sinks[fd] is self.out or self.err.total > STDERR_MAX):
+            if self.row.keep == "last" and self.sinks[fd] is self.out:
+                self.item.update(status="truncated", detail="killed after {} bytes: the newest are not here".format(self.out.total))
             if self.sinks[fd] is self.err:
                 self.item.update(status="error", detail="killed: {} bytes on its error stream".format(self.err.total))
             self.stop()
@@ -1260,18 +1303,28 @@ class Command(Child):
 
 
 class Witness(Child):
-    """A library asked in a child of its own; its words arrive piece by piece and are put together."""
+    """A library asked in a child of its own; its words arrive piece by piece and are put together.
 
-    def __init__(self, collection: "Collection", row: Row) -> None:
-        Child.__init__(self, collection, min(time.monotonic() + row.timeout_s, collection.end))
-        self.row = row
-        self.item = {"key": row.text, "status": "ok"}  # type: dict[str, object]
+    Several may take turns in one child, where they share costly imports; one that hangs or dies
+    leaves the others to another child.
+    """
+
+    def __init__(self, collection: "Collection", *rows: Row) -> None:
+        Child.__init__(self, collection, collection.end)
+        self.left = list(rows)
+        self._begin()
+        pipe = os.pipe()
+        root, caller, sites = collection.root, collection.caller, collection.sites
+        self.start(lambda: testify(pipe[1], rows, Where(root, caller), sites), [pipe], self.row.cap)
+
+    def _begin(self) -> None:
+        self.row = self.left.pop(0)
+        self.since = time.monotonic()
+        self.deadline = min(self.since + self.row.timeout_s, self.collection.end)
+        self.item = {"key": self.row.text, "status": "ok"}  # type: dict[str, object]
         self.document = {}  # type: dict[str, object]
         self.gpus = {}  # type: dict[int, dict[str, object]]
         self.is_wanted = True
-        pipe = os.pipe()
-        root, caller, sites = collection.root, collection.caller, collection.sites
-        self.start(lambda: testify(pipe[1], row, root, caller, sites), [pipe], row.cap)
 
     def frame(self, head: "dict[str, object]", body: bytes) -> None:
         if "crash" in head:
@@ -1282,6 +1335,11 @@ class Witness(Child):
         if "gpu" in head:
             merge(self.gpus.setdefault(int(head["gpu"]), {}), head["about"])  # type: ignore[arg-type, call-overload]
 
+        if "next" in head:
+            self.document.pop("at", None)
+            self.keep()
+            self._begin()
+
     def over(self) -> None:
         if self.rc and self.item["status"] == "ok":
             at = self.document.get("at")
@@ -1289,19 +1347,21 @@ class Witness(Child):
         else:
             self.document.pop("at", None)
         self.keep()
+        self.collection.testify(self.left)
 
     def timeout(self) -> None:
-        times_out(self.item, self.family(), time.monotonic() - self.started)
+        times_out(self.item, self.family(), time.monotonic() - self.since)
         if "at" in self.document:
             self.item["detail"] = "{}, in {}".format(self.item["detail"], self.document["at"])
         self.stop()
         self.keep()
+        self.collection.testify(self.left)
 
     def keep(self) -> None:
         if not self.is_wanted:
             return
         item = self.item
-        item.update(start_ms=round((self.started - self.collection.began) * 1000, 2), ms=now_ms(self.started))
+        item.update(start_ms=round((self.since - self.collection.began) * 1000, 2), ms=now_ms(self.since))
         if self.gpus:
             self.document["gpus"] = [self.gpus[index] for index in sorted(self.gpus)]
         data = json.dumps(self.document, indent=1, sort_keys=True).encode() if self.document else b""
@@ -1319,36 +1379,34 @@ def merge(into: "dict[str, object]", more: "dict[str, object]") -> None:
             into[key] = value
 
 
-def testify(fd: int, row: Row, root: Root, caller: Caller, sites: "list[str]") -> None:
-    """The whole life of a witness's child: finds its module beside this file and lets it speak."""
-    sys.path[:] = [p for p in sys.path if p] + [os.path.dirname(os.path.abspath(__file__))] + sites
-    try:
-        module = __import__("witness_" + row.lane)
-    except ImportError as exc:
-        send(fd, {"item": {"status": "error", "detail": "{}; it belongs beside collector.py".format(exc)}})
-        return
-
-    def find(soname: str) -> "tuple[str, str, str]":
-        return library_of(root, soname, caller.library_dirs())
-
-    def default_file(soname: str) -> str:
-        """The file the loader takes by itself: found without running any of its code."""
-        own = loader_would_find(root, soname)
-        return root.real(own[0]) if own else ""
-
-    module.testify(row.text, lambda **head: send(fd, head), Where(root, caller, find, default_file))
-
-
 class Where:
-    """What a witness may know of the root: the library to load, and the one the loader would take."""
+    """What a witness may know: the root it looks at, the library to load, the one the loader would take."""
 
-    def __init__(
-        self, root: Root, caller: Caller, find: "Callable[[str], tuple[str, str, str]]", default_file: "Callable[[str], str]"
-    ) -> None:
+    def __init__(self, root: Root, caller: Caller) -> None:
         self.root = root
         self.caller = caller
-        self.find = find
-        self.default_file = default_file
+
+    def find(self, soname: str) -> "tuple[str, str, str]":
+        return library_of(self.root, soname, self.caller.library_dirs())
+
+    def default_file(self, soname: str) -> str:
+        """The file the loader takes by itself: found without running any of its code."""
+        own = loader_would_find(self.root, soname)
+        return self.root.real(own[0]) if own else ""
+
+
+def testify(fd: int, rows: "tuple[Row, ...]", where: Where, sites: "list[str]") -> None:
+    """The whole life of a witness's child: finds its module beside this file and lets it speak."""
+    sys.path[:] = [p for p in sys.path if p] + [os.path.dirname(os.path.abspath(__file__))] + sites
+    for row in rows:
+        if row is not rows[0]:
+            send(fd, {"next": row.text})
+        try:
+            module = __import__("witness_" + row.lane)
+        except ImportError as exc:
+            send(fd, {"item": {"status": "error", "detail": "{}; it belongs beside collector.py".format(exc)}})
+            continue
+        module.testify(row.text, lambda **head: send(fd, head), where)
 
 
 # --- the collection -------------------------------------------------------------------------------
@@ -1372,6 +1430,8 @@ class Collection:
         self.lanes = {}  # type: dict[str, Lane]
         self.is_live = None  # type: bool | None
         self._is_look_done = False
+        self._is_look_late = False
+        self._followed = set()  # type: set[tuple[str, ...]]
         self._poll = select.poll()
         self._by_fd = {}  # type: dict[int, Child]
         self._wake = os.pipe()
@@ -1425,14 +1485,26 @@ class Collection:
             if row.live != live:
                 continue
             if row.argv and not any("<" in word for word in row.argv):
-                Command(self, row, row.argv)
-            elif row.lane in ("gpu", "host") and self._is_askable(row.text):
-                Witness(self, row)
+                self._start("command:" + command_name(row.argv), Command, row, row.argv)
+            elif row.lane == "gpu" and (row.text != "cuinit-caller" or self.caller.library_dirs()):
+                self.testify([row])
+        if not live:
+            self.testify([r for r in TABLE if r.lane == "host" and (self.root.is_outer or r.text != "resources")])
 
-    def _is_askable(self, witness: str) -> bool:
-        if witness == "cuinit-caller":
-            return bool(self.caller.library_dirs())
-        return witness != "resources" or self.root.is_outer
+    def testify(self, rows: "list[Row]") -> None:
+        """A child for these witnesses, one after the other; at the end of the budget they are named."""
+        if rows and time.monotonic() < self.end:
+            self._start(rows[0].text, Witness, *rows)
+        else:
+            for row in rows:
+                self.add({"key": row.text, "status": "timeout", "detail": "not reached within the budget"})
+
+    def _start(self, key: str, kind: "Callable[..., Child]", *what: object) -> None:
+        """A child, or an item that says why there could be none: no process or descriptor is left."""
+        try:
+            kind(self, *what)
+        except OSError as exc:
+            self.add({"key": key, "status": "error", "detail": "cannot be asked: {}".format(exc.strerror)})
 
     def learn_live(self, is_live: bool) -> None:
         """Whether this root has a running kernel: only then the live rows are asked."""
@@ -1449,23 +1521,26 @@ class Collection:
         self._launch(live=True)
 
     def _follow(self) -> None:
-        """Commands about what lane `look` found."""
-        self._is_look_done = True
+        """Commands about what lane `look` has found by now; each of them once."""
         found = self.lanes["look"].found
-        toolkits = [p for p in found.get("toolkit", []) if self.items["stat:" + p].get("kind") == "dir"]
-        libraries = [p for p in found.get("library", []) if self.items["stat:" + p].get("kind") == "file"][:24]
-        kernel_modules = [p for p in found.get("module", []) if re.match(r"nvidia\.ko", p.rsplit("/", 1)[-1])]
+        libraries = found.get("library", [])[:24]
+        modules = [p for p in found.get("module", []) if re.match(r"nvidia\.ko", p.rsplit("/", 1)[-1])]
         for row in TABLE:
             if "<libraries>" in row.argv and libraries:
-                Command(self, row, row.argv[:-1] + tuple(libraries))
-            for word, members in (("<toolkit>", toolkits), ("<module>", kernel_modules)):
+                self._follow_up(row, row.argv[:-1] + tuple(libraries))
+            for word, members in (("<toolkit>", found.get("toolkit", [])), ("<module>", modules)):
                 if any(word in part for part in row.argv):
                     for member in members[:KERNELS_MAX]:
-                        Command(self, row, tuple(part.replace(word, member) for part in row.argv))
+                        self._follow_up(row, tuple(part.replace(word, member) for part in row.argv))
+
+    def _follow_up(self, row: Row, argv: "tuple[str, ...]") -> None:
+        if argv not in self._followed:
+            self._followed.add(argv)
+            self._start("command:" + command_name(argv), Command, row, argv)
 
     def _step(self) -> None:
         wakes = [child.next_wake() for child in self.running]
-        if not self._is_look_done:
+        if not self._is_look_late:
             wakes.append(self.began + LOOK_WAIT_S)
         wait_s = min([self.end] + wakes) - time.monotonic()
         for fd, _ in self._poll.poll(max(0, int(wait_s * 1000) + 1)):
@@ -1478,8 +1553,11 @@ class Collection:
         for child in list(self.running):
             if child in self.running:
                 child.tick(now)
-        is_found = self.lanes["look"].is_over or now >= self.began + LOOK_WAIT_S
-        if is_found and not self._is_look_done:
+        if self.lanes["look"].is_over and not self._is_look_done:
+            self._is_look_done = self._is_look_late = True
+            self._follow()
+        elif now >= self.began + LOOK_WAIT_S and not self._is_look_late:
+            self._is_look_late = True
             self._follow()
 
     def _reap(self) -> bool:
@@ -1504,8 +1582,6 @@ class Collection:
                 child.timeout() if not isinstance(child, LaneChild) or child.at else child.stop()
         for lane in self.lanes.values():
             lane.give_up()
-        if not self._is_look_done:
-            self.add({"key": "command:modinfo", "status": "timeout", "detail": "not reached within the budget"})
         if self.is_live is None:
             self._not_started()
         survivors = self.sweep()

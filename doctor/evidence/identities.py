@@ -8,6 +8,44 @@ from typing import NamedTuple
 
 from doctor.core.evidence import Evidence, Item
 
+__all__ = [
+    "ASSIGNED_SECRET",
+    "AUTHORED",
+    "BUILDER",
+    "COMMON",
+    "DMI_IDENTITY",
+    "EMAIL",
+    "HOME",
+    "JOURNAL",
+    "JOURNAL_HOST",
+    "LOGIN",
+    "MAC",
+    "MACHINE_ID",
+    "MAC_IN_NAME",
+    "NO_SERIAL",
+    "PROCESS",
+    "SECRET_NAME",
+    "SERIAL",
+    "STRUCTURE",
+    "TOKEN",
+    "UNAME",
+    "URL",
+    "USER_NAME",
+    "UUID",
+    "V4",
+    "V6",
+    "VERSIONED",
+    "VERSION_BEFORE",
+    "Text",
+    "decode",
+    "encode",
+    "is_public",
+    "of_item",
+    "of_text",
+    "stack_words",
+    "texts",
+]
+
 #: Names of accounts and words of the stack, which say nothing about whose host it is.
 COMMON = frozenset(
     re.findall(

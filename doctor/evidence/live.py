@@ -22,7 +22,7 @@ from doctor.timeouts import (
     COLLECT_GRACE_S,
 )
 
-__all__ = ["CALLER_VARIABLES", "collect_live", "evidence_from_stream"]
+__all__ = ["CALLER_VARIABLES", "collect_live", "evidence_from_stream", "list_items"]
 
 #: What of the caller's environment is evidence; the collector's own list, tested to be the same.
 CALLER_VARIABLES = (
@@ -61,6 +61,13 @@ def collect_live(*, budget_s: float, sysroot: str | None) -> Evidence:
     finally:
         collector.end()
     return evidence_from_stream(stream)
+
+
+def list_items() -> str:
+    """The collector's table as text: what it asks for, why, whether that needs root, limit and cap."""
+    from doctor.evidence import collector  # 15 ms of CPU: it loads ctypes and json
+
+    return collector.list_items()
 
 
 def _argv(budget_s: float, sysroot: str | None) -> list[str]:
@@ -159,9 +166,9 @@ class _Collector:
         os.close(self._out)
         os.close(self._err)
         # On SIGTERM it kills what it started; after SIGKILL the kernel does so (PDEATHSIG).
-        for number, wait_s in ((signal.SIGTERM, 0.5), (signal.SIGKILL, 0.2)):
+        for number, send, wait_s in ((signal.SIGTERM, os.kill, 0.5), (signal.SIGKILL, os.killpg, 0.2)):
             if self._status is None:
-                os.kill(self._pid, number)
+                send(self._pid, number)
                 self._wait(time.monotonic() + wait_s)
 
 

@@ -238,7 +238,7 @@ def _ask_gpu(gpu: _Gpu) -> None:
     for getter in PLAIN:
         gpu.put(_snake(getter), ("nvmlDeviceGet" + getter,))
     for key, calls in OLD_AND_NEW:
-        gpu.put(key, calls, shape=__processes if key == "compute_running_processes" else _plain)
+        gpu.put(key, calls, shape=_processes if key == "compute_running_processes" else _plain)
     for getter, parts in GROUPS:
         gpu.put_parts(_snake(getter), "nvmlDeviceGet" + getter, parts)
     values, error = gpu.get(("nvmlDeviceGetFieldValues",), [RECOVERY_ACTION_FIELD])

@@ -81,7 +81,8 @@ def _resources(say: "Say", _where: "Where", psutil: "Any") -> None:
     for path in FILESYSTEMS:
         say(say={"at": "the filesystem of " + path})
         try:
-            device, usage = os.stat(path).st_dev, psutil.disk_usage(path)
+            device = os.stat(path).st_dev  # noqa: PTH116 - pathlib is not loaded here
+            usage = psutil.disk_usage(path)
         except OSError:
             continue
         if device in devices:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, BootLog, Fact, KernelMessage, Known
+from doctor.facts.filelogs import read_file_boots
 from doctor.facts.messages import count_xids, is_whole_boot, read_messages
 from doctor.facts.source import absent, first_usable
 
@@ -18,24 +19,29 @@ _NOTHING = re.compile(
     r"|Data from the specified boot .*|Specifying boot ID .*|Failed to .*|Hint: .*"
     r"|dmesg: read kernel buffer failed.*)?\s*"
 )
+#: A radio's firmware says `Secure boot is enabled` too; only the kernel's own words count.
+_SECURE_BOOT = re.compile(
+    r"secureboot: Secure boot (enabled|disabled)|Kernel is locked down from (?:EFI )?Secure Boot"
+)
 _DENIED = re.compile(r"Operation not permitted|[Pp]ermission denied|insufficient permissions")
 
 
 def read_logs(evidence: Evidence) -> Fact[tuple[BootLog, ...]]:
-    """The running boot from `dmesg` and the journal together, the one before from the journal."""
+    """Each boot from all that hold it: ring buffer, journal, syslog files. A message in several counts once."""
     current = [evidence.command("dmesg"), evidence.command("journalctl", "-k", "-b", "0")]
     before = evidence.command("journalctl", "-k", "-b", "-1")
-    logs = []
-    usable = [reading for reading in current if _has_entries(reading)]
-    if usable:
-        messages: list[KernelMessage] = []
-        for reading in usable:
-            messages = merge(messages, read_messages(reading.text))
-        logs.append(_log(0, messages, is_complete=any(map(_is_complete, usable))))
-    if _has_entries(before):
-        logs.append(_log(-1, read_messages(before.text), is_complete=_is_complete(before)))
+    earlier = [(-1, before), (-2, evidence.command("journalctl", "-k", "-b", "-2"))]
+    usable = [(index, r) for index, r in [*((0, r) for r in current), *earlier] if _has_entries(r)]
+    boots: dict[int, list[KernelMessage]] = {}
+    for index, reading in usable:
+        boots[index] = merge(boots.get(index, []), read_messages(reading.text))
+    for index, messages in read_file_boots(evidence):
+        boots[index] = merge(messages, boots.get(index, []))
+    whole = {index for index, reading in usable if _is_complete(reading)}
+    logs = [_log(i, boots[i], is_complete=i in whole) for i in sorted(boots, reverse=True)]
     if logs:
-        return Known(value=tuple(logs), origin=(usable[0] if usable else before).origin)
+        origin = usable[0][1].origin if usable else "file:/var/log/"
+        return Known(value=tuple(logs), origin=origin)
     return _why_not(evidence, first_usable(*current, before))
 
 
@@ -66,8 +72,7 @@ def merge(left: list[KernelMessage], right: list[KernelMessage]) -> list[KernelM
     both have is taken once, with the time stamp of the one that carries it.
     """
     merged: list[KernelMessage] = []
-    only_left = Counter(m.text for m in left)
-    only_right = Counter(m.text for m in right)
+    in_left, in_right = Counter(m.text for m in left), Counter(m.text for m in right)
     taken: Counter[str] = Counter()
     i, j = len(left) - 1, len(right) - 1
     while i >= 0 and j >= 0:
@@ -75,26 +80,23 @@ def merge(left: list[KernelMessage], right: list[KernelMessage]) -> list[KernelM
         if taken[mine.text]:
             taken[mine.text] -= 1
             i -= 1
-        elif mine.text == other.text:
-            merged.append(mine if mine.seconds is not None else other)
-            i, j = i - 1, j - 1
-            only_right[other.text] -= 1
-            only_left[mine.text] -= 1
-        elif only_left[other.text] > 0:
-            # The other log has it earlier or later: it is skipped when the walk comes to it.
-            merged.append(other)
-            taken[other.text] += 1
-            only_left[other.text] -= 1
-            only_right[other.text] -= 1
-            j -= 1
-        elif only_right[mine.text] > 0:
-            merged.append(other)
-            only_right[other.text] -= 1
-            j -= 1
-        else:
+            continue
+        is_same = mine.text == other.text
+        if not is_same and not in_right[mine.text]:
             merged.append(mine)
-            only_left[mine.text] -= 1
+            in_left[mine.text] -= 1
             i -= 1
+            continue
+        merged.append(mine if is_same and mine.seconds is not None else other)
+        in_right[other.text] -= 1
+        j -= 1
+        if is_same:
+            in_left[mine.text] -= 1
+            i -= 1
+        elif in_left[other.text]:
+            # The two logs disagree on the order: the walk skips it when it comes to it on the left.
+            in_left[other.text] -= 1
+            taken[other.text] += 1
     merged += reversed(right[: j + 1])
     for mine in reversed(left[: i + 1]):
         if taken[mine.text]:
@@ -108,13 +110,8 @@ def secure_boot_line(evidence: Evidence) -> Fact[Literal["enabled", "disabled", 
     """What the kernel said of Secure Boot at boot; None when no log of this boot says it for sure."""
     for argv in (("dmesg",), ("journalctl", "-k", "-b", "0")):
         reading = evidence.command(*argv)
-        found = (
-            re.search(r"secureboot: Secure boot (enabled|disabled)", reading.text)
-            if reading.has_data
-            else None
-        )
+        found = _SECURE_BOOT.search(reading.text) if reading.has_data else None
         if found is not None:
-            return Known(
-                value="enabled" if found.group(1) == "enabled" else "disabled", origin=reading.origin
-            )
+            value: Literal["enabled", "disabled"] = "disabled" if found.group(1) == "disabled" else "enabled"
+            return Known(value=value, origin=reading.origin)
     return None

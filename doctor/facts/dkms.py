@@ -6,6 +6,7 @@ import re
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import DkmsBuild, Fact, Known
+from doctor.facts.profiles import version_by_profile
 from doctor.facts.source import absent
 
 __all__ = ["first_error", "read_dkms"]
@@ -35,6 +36,13 @@ def read_dkms(evidence: Evidence) -> Fact[tuple[DkmsBuild, ...]]:
     reading = evidence.command("dkms", "status")
     rows = _rows(reading.text) if reading.has_data else []
     failed = [log for log in map(_failure, _logs(evidence)) if log is not None]
+    if reading.status is None:
+        # A report that holds the logs alone: one without an error is a module that was built.
+        rows = [row for row in map(_success, _logs(evidence)) if row is not None]
+        searched = evidence.command("find", "/var/lib/dkms/nvidia", "-name", "make.log")
+        if searched.status == "ok" and not searched.data.strip() and version_by_profile(evidence) is None:
+            # No log, and nothing of the driver's user space either: nothing was ever registered.
+            reading = searched
     if not rows and not failed and (not reading.has_data or reading.rc):
         return absent(reading, evidence.stderr(reading).strip()[:300])
     return Known(value=tuple(_joined(rows, failed)), origin=reading.origin)
@@ -83,6 +91,16 @@ def _failure(reading: Reading) -> DkmsBuild | None:
         failure=error,
         log=path,
     )
+
+
+def _success(reading: Reading) -> DkmsBuild | None:
+    place = _LOG.fullmatch(reading.origin.removeprefix("file:"))
+    if place is None or first_error(reading.text) or not place.group(1).startswith(_KINDS):
+        return None
+    module, version, kernel, architecture = place.groups()
+    if kernel is None:
+        return None
+    return DkmsBuild(module=module, version=version, kernel=kernel, architecture=architecture, state="built")
 
 
 def first_error(text: str) -> str:

@@ -7,7 +7,9 @@ import re
 from doctor.core.evidence import Evidence
 from doctor.core.host import Absent, DeviceNode, Driver, Fact, Flavour, GpuReport, Known
 from doctor.core.versions import Dotted
+from doctor.facts.bootlogs import read_logs
 from doctor.facts.libraries import read_libraries, userspace_version
+from doctor.facts.loadedlog import module_by_log
 from doctor.facts.nvml import read_nvml
 from doctor.facts.smi import read_smi
 from doctor.facts.source import absent, dotted, exists, first_usable, line_of, pci_address
@@ -24,12 +26,17 @@ def read_driver(evidence: Evidence, *, is_wsl: bool) -> Driver:
     """The facts of `Host.driver`."""
     nvml, smi = read_nvml(evidence), read_smi(evidence)
     libraries = read_libraries(evidence)
-    version = _kernel_version(evidence)
-    if is_wsl and isinstance(version, Absent):
-        version = _windows_version(nvml, smi) or version
+    version, flavour = _kernel_version(evidence), _flavour(evidence)
+    if isinstance(version, Absent) and version.reason == "not_collected" and not is_wsl:
+        # Somebody's report: nothing of `/proc` or `/sys` was asked for.
+        logged, logged_flavour = module_by_log(read_logs(evidence))
+        version = _version_by_witness(nvml, smi) or logged or version
+        flavour = (logged_flavour or flavour) if isinstance(flavour, Absent) else flavour
+    elif isinstance(version, Absent) and is_wsl:
+        version = _version_by_witness(nvml, smi) or version
     return Driver(
         kernel_version=version,
-        flavour=_flavour(evidence),
+        flavour=flavour,
         module_compiler=_module_compiler(evidence),
         parameters=_parameters(evidence),
         gpu_models=_gpu_models(evidence),
@@ -57,10 +64,13 @@ def _kernel_version(evidence: Evidence) -> Fact[Dotted]:
     return absent(proc if proc.status is not None else module)
 
 
-def _windows_version(nvml: Fact[GpuReport], smi: Fact[GpuReport]) -> Fact[Dotted] | None:
-    """Under WSL2 the kernel side is the Windows driver, which only NVML can name."""
+def _version_by_witness(nvml: Fact[GpuReport], smi: Fact[GpuReport]) -> Fact[Dotted] | None:
+    """Both answer only with a driver of one version on either side, and name it.
+
+    Under WSL2 that is the Windows driver, which nobody else can tell.
+    """
     for fact in (nvml, smi):
-        if isinstance(fact, Known) and fact.value.driver_version is not None:
+        if isinstance(fact, Known) and fact.value.driver_version is not None and not fact.value.error:
             return Known(value=fact.value.driver_version, origin=fact.origin)
     return None
 

@@ -8,6 +8,7 @@ from typing import Literal
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, BootLog, Fact, Kernel, Known
 from doctor.facts.bootlogs import read_logs, secure_boot_line
+from doctor.facts.collectenv import release_by_env
 from doctor.facts.dkms import read_dkms
 from doctor.facts.kernels import read_installed, read_next_release
 from doctor.facts.modules import read_modules, read_options
@@ -51,7 +52,7 @@ def _release(evidence: Evidence) -> Fact[str]:
         found = re.match(pattern, line_of(other)) if other.has_data else None
         if found is not None:
             return Known(value=found.group(1)[:200], origin=other.origin)
-    return absent(first_usable(reading, version, uname))
+    return release_by_env(evidence) or absent(first_usable(reading, version, uname))
 
 
 def _compiler(evidence: Evidence) -> Fact[str]:
@@ -141,4 +142,8 @@ def _compiler_on_path(evidence: Evidence) -> Fact[str]:
     reading = evidence.command("gcc", "--version")
     if reading.has_data and line_of(reading) and not reading.rc:
         return Known(value=line_of(reading)[:300], origin=reading.origin)
+    verbose = evidence.command("gcc", "-v")
+    found = re.search(r"^gcc \S+ \d+\.\d.*", verbose.text, re.MULTILINE) if verbose.has_data else None
+    if found is not None:
+        return Known(value=found.group(0)[:300], origin=verbose.origin)
     return absent(reading, f"exit status {reading.rc}" if reading.has_data else "")

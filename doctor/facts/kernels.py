@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from doctor.core.evidence import Evidence, Item
 from doctor.core.host import Absent, Fact, Flavour, InstalledKernel, Known, ModuleFile
 from doctor.core.versions import Rpm
+from doctor.facts.moduletraces import read_traces
 from doctor.facts.source import absent, dotted, exists, line_of, runs, stat_of
 
 __all__ = ["flavour_of_licence", "read_installed", "read_next_release"]
@@ -28,7 +29,7 @@ def read_installed(evidence: Evidence) -> Fact[tuple[InstalledKernel, ...]]:
     names = _names(evidence, files)
     root = stat_of(evidence, _ROOT)
     if not names and root.status not in ("ok", "missing"):
-        return absent(root)
+        return read_traces(evidence) or absent(root)
     kernels = tuple(_kernel(evidence, name, files.get(name, [])) for name in names[:_KERNELS_MAX])
     origin = root.origin if root.status is not None else f"stat:{_ROOT}/"
     return Known(value=kernels, origin=origin)

@@ -8,6 +8,7 @@ from doctor.core.evidence import Evidence
 from doctor.core.host import Absent, Fact, GpuReport, Known, Library
 from doctor.core.versions import Dotted
 from doctor.facts.owners import read_owners
+from doctor.facts.profiles import version_by_profile
 from doctor.facts.source import at, document, driver_version_in, runs, string
 
 __all__ = ["read_libraries", "userspace_version"]
@@ -71,7 +72,7 @@ def _real(path: str, links: dict[str, str]) -> str | None:
     Distributions that merged `/lib` into `/usr/lib` show the same file under both names.
     """
     for _ in range(_LINKS_MAX):
-        if path not in links and path.startswith("/lib") and f"/usr{path}" in links:
+        if path.startswith("/lib") and f"/usr{path}" in links:
             path = f"/usr{path}"
         if path not in links:
             return None
@@ -140,7 +141,7 @@ def userspace_version(
         if isinstance(fact, Known) and not fact.value.error and fact.value.driver_version is not None:
             return Known(value=fact.value.driver_version, origin=fact.origin)
     if isinstance(libraries, Absent):
-        return libraries
+        return version_by_profile(evidence) or libraries
     return _undecided(libraries)
 
 

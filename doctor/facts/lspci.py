@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from doctor.core.evidence import Evidence
 from doctor.core.host import Fact, Known, PciDevice
@@ -16,6 +17,7 @@ _HEAD = re.compile(
 _CLASS = re.compile(r"\[([0-9a-f]{4})\]", re.IGNORECASE)
 _ID = re.compile(r"\[(10de:[0-9a-f]{4})\]", re.IGNORECASE)
 _SUBSYSTEM = re.compile(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
+_ANY_ID = re.compile(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.IGNORECASE)
 _REGION = re.compile(r"Region ([0-5]): .*?\[size=(\d{1,6})([KMGT]?)\]")
 _LINK = re.compile(r"Speed ([0-9.]{1,6})GT/s.*?Width x(\d{1,2})")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -23,17 +25,33 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 def read_lspci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]] | None:
     """Functions of vendor 10de in the listing that says most; None when no listing shows ids."""
-    best: tuple[int, tuple[PciDevice, ...], str] | None = None
-    for reading in runs(evidence, "lspci"):
-        blocks = _blocks(reading.text) if reading.has_data and not reading.rc else []
-        # Without `-nn` a listing has names only, and names do not say which device it is.
-        if not any(re.search(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", block[0], re.IGNORECASE) for block in blocks):
-            continue
-        devices = tuple(d for d in map(_device, blocks) if d is not None)
-        size = sum(map(len, blocks))
-        if best is None or size > best[0]:
-            best = (size, devices, reading.origin)
-    return None if best is None else Known(value=best[1], origin=best[2])
+    listings = [
+        (_blocks(reading.text), reading.origin)
+        for reading in runs(evidence, "lspci")
+        if reading.has_data and not reading.rc
+    ]
+    # Without `-nn` a listing has names only, and names do not say which device it is.
+    with_ids = [listing for listing in listings if any(_ANY_ID.search(block[0]) for block in listing[0])]
+    if not with_ids:
+        return None
+    blocks, origin = max(with_ids, key=lambda listing: sum(map(len, listing[0])))
+    details = _details(other for others, _ in listings for other in others if others is not blocks)
+    devices = (_device([*block, *details.get(_address(block), ())]) for block in blocks)
+    return Known(value=tuple(d for d in devices if d is not None), origin=origin)
+
+
+def _address(block: list[str]) -> str:
+    head = _HEAD.match(block[0])
+    return pci_address(head["address"]) if head is not None else ""
+
+
+def _details(blocks: Iterable[list[str]]) -> dict[str, list[str]]:
+    """Lines below the heads of other listings, by address: old reports show ids and drivers apart."""
+    found: dict[str, list[str]] = {}
+    for block in blocks:
+        if len(block) > 1:
+            found.setdefault(_address(block), []).extend(block[1:])
+    return found
 
 
 def _blocks(text: str) -> list[list[str]]:

@@ -6,6 +6,7 @@ import re
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known, Virtualisation
+from doctor.facts.collectenv import hypervisor_by_env, release_by_env
 from doctor.facts.source import at, document, exists, integer, line_of
 
 __all__ = ["read_virtualisation"]
@@ -68,9 +69,13 @@ def _text(reading: Reading) -> str:
 def _wsl(evidence: Evidence) -> _Found | None:
     release = evidence.file("/proc/sys/kernel/osrelease")
     version = evidence.file("/proc/version")
-    for reading in (release, version):
-        if "microsoft" in _text(reading) and _is_wsl_kernel(evidence, _text(reading)):
-            return "wsl2", "wsl", reading.origin
+    told = [(_text(r), r.origin) for r in (release, version, evidence.command("uname", "-a"))]
+    by_env = release_by_env(evidence)
+    if isinstance(by_env, Known):
+        told.append((by_env.value.lower(), by_env.origin))
+    for text, origin in told:
+        if "microsoft" in text and _is_wsl_kernel(evidence, text):
+            return "wsl2", "wsl", origin
     detect = evidence.command("systemd-detect-virt")
     return ("wsl2", "wsl", detect.origin) if _text(detect) == "wsl" else None
 
@@ -122,7 +127,8 @@ def _machine(evidence: Evidence) -> _Found | None:
     # An x86 guest always shows the flag; other architectures have none to show.
     if cpu.has_data and re.search(rb"^flags\s*:", cpu.data, re.MULTILINE):
         return "bare_metal", "", cpu.origin
-    return None
+    named = hypervisor_by_env(evidence)
+    return ("vm", named, "command:collect-env") if named else None
 
 
 def _dmi(evidence: Evidence) -> tuple[str, str] | None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from msgspec.structs import replace
+
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Fact, Gpu, GpuReport, Known
 from doctor.core.versions import Dotted
+from doctor.facts.collectenv import report_by_env
 from doctor.facts.limits import limit_of_label
+from doctor.facts.smi_table import is_smi_table, parse_smi_table
 from doctor.facts.smi_text import is_smi_log, parse_smi_log
 from doctor.facts.source import absent, dotted, fraction, line_of, pci_address, runs, whole
 from doctor.facts.xmltree import Node, XmlError, parse_xml
@@ -36,8 +40,43 @@ _VIRTUALISATION = {
 def read_smi(evidence: Evidence) -> Fact[GpuReport]:
     """What nvidia-smi printed; its exit status stands in `error_code` where it gave up."""
     reading = evidence.command("nvidia-smi", "-q", "-x")
-    if reading.status is None:
-        reading = next(runs(evidence, "nvidia-smi"), reading)
+    if reading.status is not None:
+        return _by_reading(evidence, reading)
+    asked = [r for r in runs(evidence, "nvidia-smi") if not _is_about_links(r)]
+    facts = [_by_reading(evidence, r) for r in asked]
+    if any(isinstance(fact, Known) for fact in facts):
+        return _joined(facts)
+    return report_by_env(evidence) or (facts[0] if facts else absent(reading))
+
+
+def _is_about_links(reading: Reading) -> bool:
+    """Bug reports run it with sub-commands too; what these print says nothing of the driver."""
+    argv = reading.item.argv if reading.item is not None else ()
+    return argv[1:2] in (("nvlink",), ("conf-compute",), ("topo",))
+
+
+def _joined(facts: list[Fact[GpuReport]]) -> Fact[GpuReport]:
+    """Of several runs one that failed, else the first that lists GPUs; the others fill its gaps.
+
+    One lost GPU silences `--query`, while `--query --unit` still names the driver. Where runs
+    contradict each other the failure counts: a host is not called ready on half of what it said.
+    """
+    spoke = [fact for fact in facts if isinstance(fact, Known)]
+    best = next((fact for fact in spoke if fact.value.error), None)
+    if best is not None:
+        return best
+    best = next((fact for fact in spoke if fact.value.gpus), spoke[0])
+    drivers = (fact.value.driver_version for fact in spoke)
+    cudas = (fact.value.cuda_driver_version for fact in spoke)
+    report = replace(
+        best.value,
+        driver_version=best.value.driver_version or next((v for v in drivers if v is not None), None),
+        cuda_driver_version=best.value.cuda_driver_version or next((v for v in cudas if v is not None), None),
+    )
+    return Known(value=report, origin=best.origin)
+
+
+def _by_reading(evidence: Evidence, reading: Reading) -> Fact[GpuReport]:
     if not reading.has_data:
         return absent(reading, evidence.stderr(reading).strip()[:300])
     said = f"{reading.text[:100_000]}\n{evidence.stderr(reading)[:10_000]}"
@@ -45,6 +84,8 @@ def read_smi(evidence: Evidence) -> Fact[GpuReport]:
         return _by_xml(reading, said)
     if is_smi_log(said):
         return Known(value=_report(parse_smi_log(reading.text), said), origin=reading.origin)
+    if is_smi_table(said):
+        return Known(value=_report(parse_smi_table(reading.text), said), origin=reading.origin)
     return _by_text(reading, said)
 
 

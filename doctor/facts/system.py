@@ -6,6 +6,8 @@ import re
 
 from doctor.core.evidence import Evidence
 from doctor.core.host import Absent, Fact, Known, Os, System, Unit
+from doctor.facts.collectenv import os_by_env
+from doctor.facts.issue import os_by_issue
 from doctor.facts.place import read_virtualisation
 from doctor.facts.resources import read_resources
 from doctor.facts.source import absent, at, document, first_usable, line_of, runs, string
@@ -43,7 +45,7 @@ def _os(evidence: Evidence) -> Fact[Os]:
             codename=fields.get("VERSION_CODENAME") or fields.get("UBUNTU_CODENAME", ""),
         )
         return Known(value=value, origin=reading.origin)
-    for fallback in (_os_by_distro(evidence), _os_by_release_file(evidence)):
+    for fallback in (_os_by_distro(evidence), _os_by_release_file(evidence), os_by_env(evidence)):
         if fallback is not None:
             return fallback
     return absent(reading)
@@ -95,6 +97,10 @@ def _os_by_release_file(evidence: Evidence) -> Fact[Os] | None:
         name = {"red": "rhel"}.get(word, word)
         value = Os(id=name, version=found.group(2), pretty_name=line_of(redhat))
         return Known(value=value, origin=redhat.origin)
+    issue = os_by_issue(evidence)
+    if issue is not None:
+        # Derivatives keep their parent's debian_version.
+        return issue
     debian = evidence.file("/etc/debian_version")
     version = line_of(debian) if debian.has_data else ""
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", version):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -311,6 +313,44 @@ def test_hostile_names(planted, collect, python):
     again = live.evidence_from_stream(run.stream)
     assert again.blobs == run.evidence.blobs
     assert again.meta == run.evidence.meta
+
+
+def test_the_newest_of_a_journal_is_asked_for(planted, collect):
+    planted.tool("journalctl", 'echo "$@"')
+    run = collect(sys.executable, f"--sysroot={planted}")
+    assert run.evidence.command("journalctl", "-k", "-b", "0").text == "-k -b 0 -n 20000\n"
+    assert run.evidence.command("journalctl", "-k", "-b", "-1").text == "-k -b -1 -n 20000\n"
+
+
+def test_without_descriptors_or_processes_it_says_what_it_could_not_ask(planted, collect, python):
+    planted.file("/etc/os-release", "ID=debian\n")
+    limited = ["sh", "-c", 'ulimit -n 30; exec "$@"', "sh"]
+    run = collect(python, f"--sysroot={planted}", before=limited)
+    unasked = [i for i in run.evidence.meta.items if i.detail == "cannot be asked: Too many open files"]
+    assert len(unasked) > 5
+    assert {i.status for i in unasked} == {"error"}
+    assert run.evidence.file("/etc/os-release").text == "ID=debian\n"
+
+
+def test_it_travels_as_one_zip(planted, python, tmp_path):
+    """Collector, witnesses and the pure-Python packages in one archive, as a remote host gets them."""
+    planted.library("/usr/lib64/libnvidia-ml.so.1", "nvml.c")
+    planted.file("/etc/os-release", "ID=rocky\nVERSION_ID=8.10\n")
+    archive = tmp_path / "probe.zip"
+    with zipfile.ZipFile(archive, "w") as bundle:
+        for source in (COLLECTOR, *COLLECTOR.parent.glob("witness_*.py")):
+            bundle.write(source, source.name)
+        bundle.write(importlib.util.find_spec("pynvml").origin, "pynvml.py")
+        for source in Path(importlib.util.find_spec("distro").origin).parent.glob("*.py"):
+            bundle.write(source, f"distro/{source.name}")
+    start = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); import collector; collector.program(sys.argv[1:])"
+    )
+    argv = [python, "-I", "-S", "-c", start, "--output=-", f"--sysroot={planted}", f"--site={archive}"]
+    stream = subprocess.run(argv, capture_output=True, check=True, env={}, timeout=60).stdout
+    evidence = live.evidence_from_stream(stream)
+    assert json.loads(evidence.blobs["nvml.json"])["driver_version"] == "580.126.09"
+    assert json.loads(evidence.blobs["distro.json"])["version"] == "8.10"
 
 
 # --- trust ----------------------------------------------------------------------------------------

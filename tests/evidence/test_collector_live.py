@@ -46,6 +46,11 @@ def test_the_callers_environment_is_recorded_and_steers_nothing(planted, monkeyp
     }
 
 
+def test_the_table_is_the_collectors():
+    assert "command:nvidia-smi -q -x" in live.list_items()
+    assert live.list_items() == load_collector().list_items()
+
+
 @pytest.mark.parametrize(
     ("script", "message"),
     [

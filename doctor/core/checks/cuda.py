@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import on_gpu_host
+from doctor.core.checks.applies import not_wsl, on_gpu_host
 from doctor.core.host import Absent, CudaProbe, Library, Toolkit, is_not_there, known
 from doctor.core.matrix import ToolkitRow
 from doctor.core.versions import Dotted
@@ -19,9 +19,20 @@ def init(case: Case) -> Iterator[Outcome]:
     """`cuInit(0)` succeeds in a process of its own: CUDA programs can start."""
     fact = case.host.cuda.probe
     if isinstance(fact, Absent):
-        yield _not_probed(fact)
+        yield _of_caller(case) or _not_probed(fact)
         return
-    yield _probe_outcome(fact.value)
+    is_missing = fact.value.result is None and bool(fact.value.error)
+    yield (_of_caller(case) if is_missing else None) or _probe_outcome(fact.value)
+
+
+def _of_caller(case: Case) -> Outcome | None:
+    """Where only the caller's LD_LIBRARY_PATH leads to a libcuda that starts."""
+    other = known(case.host.cuda.probe_caller)
+    if other is None or other.result != 0:
+        return None
+    why = ("a service started without that variable finds no libcuda",)
+    found = f"only with LD_LIBRARY_PATH: libcuda from `{other.library_path}`"
+    return warned(found, wanted="cuInit returns 0", why=why)
 
 
 def _not_probed(fact: Absent) -> Outcome:
@@ -47,7 +58,7 @@ def _probe_outcome(probe: CudaProbe) -> Outcome:
     return failed(f"{probe.result} {probe.name}".rstrip(), wanted=wanted, why=why)
 
 
-@check("cuda.libcuda", "libcuda of the driver", applies=(on_gpu_host,))
+@check("cuda.libcuda", "libcuda of the driver", applies=(on_gpu_host, not_wsl))
 def libcuda(case: Case) -> Iterator[Outcome]:
     """The libcuda that programs load belongs to the loaded driver, or is a newer compat library."""
     probe, driver = known(case.host.cuda.probe), known(case.host.driver.kernel_version)
@@ -57,9 +68,10 @@ def libcuda(case: Case) -> Iterator[Outcome]:
     elif same_version(version, driver):
         yield passed(f"{version} from `{path}`")
     elif probe is not None and probe.result == 0:
-        yield passed(
-            f"{version} from `{path}` works with driver {driver}", why=("forward compatibility is in use",)
-        )
+        why = ("forward compatibility is in use",) if "/compat/" in path else ()
+        yield passed(f"{version} from `{path}` works with driver {driver}", why=why)
+    elif "/compat/" in path and probe is None:
+        yield unknown(f"compat library {version} from `{path}`; whether it works was not asked")
     elif "/compat/" in path:
         yield failed(f"compat library {version} from `{path}`", wanted=f"libcuda of driver {driver}")
     else:
@@ -68,7 +80,7 @@ def libcuda(case: Case) -> Iterator[Outcome]:
 
 
 def _libcuda(case: Case, probe: CudaProbe | None) -> tuple[str, Dotted | None]:
-    if probe is not None and probe.library_path:
+    if probe is not None and (probe.library_path or probe.error):
         return probe.library_path, probe.library_version
     library = default_library(case, "libcuda.so.1")
     return (library.path, library.version) if library else ("", None)
@@ -77,7 +89,7 @@ def _libcuda(case: Case, probe: CudaProbe | None) -> tuple[str, Dotted | None]:
 @check(
     "cuda.driver_floor",
     "driver new enough for the toolkits",
-    needs=("cuda.toolkits",),
+    needs=("cuda.toolkits", "driver.kernel_version"),
     applies=(on_gpu_host,),
 )
 def driver_floor(case: Case) -> Iterator[Outcome]:
@@ -117,6 +129,9 @@ def _above_floor(row: ToolkitRow, toolkit: Toolkit, driver: Dotted) -> Outcome:
 
 def _compat_for(case: Case, toolkit: Toolkit) -> Library | None:
     libraries = known(case.host.driver.libraries) or ()
+    products = [case.matrix.product(d.device_id) for d in case.host.gpus_on_bus]
+    if any(p is not None and p.supports_forward_compat is False for p in products):
+        return None
     return next(
         (x for x in libraries if x.is_compat and toolkit.version and x.path.startswith(f"{toolkit.path}/")),
         None,
@@ -134,22 +149,22 @@ def toolkit_targets(case: Case) -> Iterator[Outcome]:
     for toolkit in known(case.host.cuda.toolkits) or ():
         row = case.matrix.toolkit(toolkit.version) if toolkit.version else None
         if toolkit.is_default and row is not None and row.sm_targets:
-            yield from _target_outcomes(case, toolkit, row)
+            yield from _target_outcomes(case, row)
             return
     yield skipped("no default toolkit whose targets are known")
 
 
-def _target_outcomes(case: Case, toolkit: Toolkit, row: ToolkitRow) -> Iterator[Outcome]:
+def _target_outcomes(case: Case, row: ToolkitRow) -> Iterator[Outcome]:
     for device_id in sorted({d.device_id for d in case.host.gpus_on_bus}):
         gpu = case.matrix.gpu(device_id)
         if gpu is None:
-            yield unknown(f"{device_id} is not in the matrix", subject=toolkit.path)
+            yield unknown(f"{device_id} is not in the matrix", subject=device_id)
         elif gpu.compute_capability.replace(".", "") in row.sm_targets:
-            yield passed(f"CUDA {row.cuda} knows {gpu.compute_capability}", subject=toolkit.path)
+            yield passed(f"CUDA {row.cuda} knows {gpu.compute_capability}", subject=device_id)
         else:
             yield warned(
                 f"CUDA {row.cuda} does not know compute capability {gpu.compute_capability}",
-                subject=toolkit.path,
+                subject=device_id,
                 wanted=f"a toolkit with sm_{gpu.compute_capability.replace('.', '')} for {gpu.name}",
                 why=("only just-in-time builds need it; prebuilt engines do not", *row.source[-1:]),
             )

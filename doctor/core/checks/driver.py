@@ -6,18 +6,23 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import not_wsl, on_gpu_host, on_own_kernel, with_module
+from doctor.core.claims.bus import HANDED_OVER
 from doctor.core.claims.modules import module_loaded
 from doctor.core.claims.running import cuinit_works, nvml_answers, uvm_not_ready
+from doctor.core.claims.stack import userspace_differs
 from doctor.core.host import Flavour, GpuReport, PciDevice, is_not_there, is_untold, known
 from doctor.core.views import (
     DRIVER_PACKAGE,
+    cut_short,
     driver_major,
     first_branch,
+    is_stub,
     last_branch,
     nvidia_file,
     report,
     running_kernel,
     same_version,
+    working_gpus,
 )
 
 __all__ = ["CHECKS"]
@@ -39,11 +44,23 @@ def binding(case: Case) -> Iterator[Outcome]:
             yield unknown("the binding was not read", subject=device.address, wanted=wanted)
         elif device.driver == "nvidia":
             yield passed(subject=device.address, wanted=wanted)
-        elif device.driver == "vfio-pci":
-            yield skipped("handed to a virtual machine (vfio-pci)", subject=device.address)
+        elif device.driver in HANDED_OVER:
+            yield skipped(f"handed to a virtual machine ({device.driver})", subject=device.address)
         else:
             found = f"driver `{device.driver}`" if device.driver else "no driver"
-            yield failed(found, subject=device.address, wanted=wanted, why=(_name(case, device),))
+            why = (_name(case, device),)
+            if _is_beside(case, device):
+                why = (f"{why[0]} is not in the matrix, and other GPUs work: it may be an old display card",)
+                yield warned(found, subject=device.address, wanted=wanted, why=why)
+            else:
+                yield failed(found, subject=device.address, wanted=wanted, why=why)
+
+
+def _is_beside(case: Case, device: PciDevice) -> bool:
+    """True for a card that the matrix lacks on a host whose other GPUs, all of other ids, work."""
+    working = working_gpus(case)
+    ids = {d.device_id for d in case.host.gpus_on_bus if d.address in working}
+    return case.matrix.gpu(device.device_id) is None and bool(ids) and device.device_id not in ids
 
 
 @check(
@@ -84,6 +101,9 @@ def userspace_match(case: Case) -> Iterator[Outcome]:
         yield failed("no driver library on the host", wanted=f"user-space libraries {kernel}")
     elif same_version(kernel, user):
         yield passed(f"both are {kernel}", wanted=wanted)
+    elif userspace_differs(case).holds is False:
+        why = ("NVML and cuInit work, so the libraries in use fit; a service may find these instead",)
+        yield warned(f"module {kernel}, libraries found {user}", wanted=wanted, why=why)
     else:
         yield failed(f"module {kernel}, libraries {user}", wanted=wanted)
 
@@ -159,6 +179,10 @@ def nvml(case: Case) -> Iterator[Outcome]:
         yield failed("neither `libnvidia-ml.so.1` nor `nvidia-smi` is on the host", wanted=wanted)
     elif answered.error:
         yield failed(answered.error, wanted=wanted)
+    elif cut_short(answered):
+        yield unknown(f"{len(answered.gpus)} GPU(s) came in time", wanted=wanted, why=answered.device_errors)
+    elif _is_table(case, answered):
+        yield passed(f"nvidia-smi answers, driver {answered.driver_version or 'unnamed'}", wanted=wanted)
     elif not answered.gpus and not answered.device_errors:
         yield failed("it lists no GPU", wanted=wanted)
     else:
@@ -179,28 +203,40 @@ def gpu_count(case: Case) -> Iterator[Outcome]:
     if answered is None or answered.error:
         yield skipped("NVML does not answer")
         return
-    bound = [d for d in case.host.gpus_on_bus if d.driver not in ("vfio-pci", "nouveau")]
+    bound = [d for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER | {"nouveau"}]
     yield from _compare_counts(case, answered, bound)
+
+
+def _is_table(case: Case, answered: GpuReport) -> bool:
+    """True for the table of plain nvidia-smi: it names the driver, and its GPUs are not read from it."""
+    says_nothing = not (answered.gpus or answered.device_errors or answered.error)
+    return says_nothing and answered is known(case.host.driver.smi)
 
 
 def _compare_counts(case: Case, answered: GpuReport, bound: list[PciDevice]) -> Iterator[Outcome]:
     listed = {g.pci_address for g in answered.gpus}
-    excluded = (known(case.host.driver.parameters) or {}).get("ExcludedGpus", "").strip('" ')
+    if "" in listed or _is_table(case, answered):
+        yield unknown(f"{len(answered.gpus)} listed, {len(bound)} on the bus: addresses were not told")
+        return
     lost = [d for d in bound if d.address not in listed]
     for device in lost:
-        if excluded:
-            yield skipped(
-                f"the driver was told to leave GPUs out: ExcludedGpus={excluded}", subject=device.address
-            )
-            continue
-        yield failed(
-            "the driver does not list it",
-            subject=device.address,
-            wanted=f"{_name(case, device)} usable",
-            why=answered.device_errors,
-        )
+        yield _not_listed(case, answered, device, len(lost))
     if not lost:
         yield passed(f"{len(listed)} of {len(bound)}")
+
+
+def _not_listed(case: Case, answered: GpuReport, device: PciDevice, lost: int) -> Outcome:
+    found, why = "the driver does not list it", answered.device_errors
+    wanted = f"{_name(case, device)} usable"
+    excluded = (known(case.host.driver.parameters) or {}).get("ExcludedGpus", "").strip('" ')
+    if excluded and lost <= len(excluded.split(",")):
+        text = f"the driver was told to leave GPUs out: ExcludedGpus={excluded}"
+        return skipped(text, subject=device.address)
+    if cut_short(answered):
+        return unknown(found, subject=device.address, wanted=wanted, why=why)
+    if _is_beside(case, device):
+        return warned(found, subject=device.address, wanted=wanted, why=("it is not in the matrix", *why))
+    return failed(found, subject=device.address, wanted=wanted, why=why)
 
 
 @check(
@@ -221,6 +257,8 @@ def device_nodes(case: Case) -> Iterator[Outcome]:
         yield passed(f"{len(nodes)} nodes", why=note)
     elif cuinit_works(case).holds or nvml_answers(case).holds:
         yield passed("made on first use")
+    elif cuinit_works(case).holds is None and nvml_answers(case).holds is None:
+        yield unknown("`/dev/nvidiactl` does not exist: it is made on first use, and nothing was asked yet")
     else:
         yield failed("`/dev/nvidiactl` does not exist", wanted="`/dev/nvidiactl` and `/dev/nvidia0`")
 
@@ -280,7 +318,7 @@ def install_source(case: Case) -> Iterator[Outcome]:
     packages = known(case.host.packages)
     mine = [p.name for p in packages.installed if DRIVER_PACKAGE.match(p.name)] if packages else []
     libraries = [x for x in known(case.host.driver.libraries) or () if not x.is_compat]
-    stray = [x.path for x in libraries if x.package == ""]
+    stray = [x.path for x in libraries if x.package == "" and not is_stub(x)]
     if mine and stray:
         yield warned(
             f"`{mine[0]}` is installed, and no package owns `{stray[0]}`",

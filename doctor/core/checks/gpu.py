@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import answering, on_gpu_host
+from doctor.core.claims.bus import bar_fault, has_window, is_asleep
+from doctor.core.claims.running import is_action
 from doctor.core.host import Gpu, PciDevice
 from doctor.core.views import messages, report, working_gpus, xid_counts
 
@@ -33,43 +35,54 @@ def on_bus(case: Case) -> Iterator[Outcome]:
     working = working_gpus(case)
     for address in sorted({*devices, *fallen, *said}):
         is_fallen = address in fallen or address in said
-        if is_fallen and address in working and devices.get(address, _NO_DEVICE).is_responding is not False:
-            why = ("it fell off the bus earlier in this boot and answers again: cause not known",)
-            yield warned("the driver lists it", subject=address, wanted="no loss in this boot", why=why)
+        device = devices.get(address, _NO_DEVICE)
+        if is_fallen and device.is_responding is not False:
+            yield _fallen_outcome(case, device, address, works=address in working)
         else:
-            yield _bus_outcome(devices.get(address), address, is_fallen=is_fallen)
+            yield _bus_outcome(device, address, is_fallen=is_fallen, works=address in working)
 
 
 _NO_DEVICE = PciDevice(address="", device_id="", class_code="", driver=None)
 
 
-def _bus_outcome(device: PciDevice | None, address: str, *, is_fallen: bool) -> Outcome:
+def _fallen_outcome(case: Case, device: PciDevice, address: str, *, works: bool) -> Outcome:
+    """A card that the kernel called lost in this boot, and whose config space does not say so now."""
+    said, wanted = "the kernel says that it has fallen off the bus", "no loss in this boot"
+    if works:
+        why = ("it fell off the bus earlier in this boot and answers again: cause not known",)
+        return warned("the driver lists it", subject=address, wanted=wanted, why=why)
+    if device.is_responding and report(case) is None:
+        why = ("its config space answers; whether the driver lists it was not read",)
+        return unknown(said, subject=address, wanted=wanted, why=why)
+    return failed(said, subject=address, wanted=wanted)
+
+
+def _bus_outcome(device: PciDevice, address: str, *, is_fallen: bool, works: bool) -> Outcome:
     wanted = "the card answers"
-    if device is not None and device.is_responding is False:
+    if is_asleep(device) and not is_fallen:
+        text = "its config space reads all ones in power state D3cold: asleep, or gone"
+        return unknown(text, subject=address, wanted=wanted)
+    if device.is_responding is False:
         return failed("its config space reads all ones", subject=address, wanted=wanted)
-    if is_fallen:
-        return failed("the kernel says that it has fallen off the bus", subject=address, wanted=wanted)
-    if device is not None and device.is_responding is None:
-        return passed("its config space was not read", subject=address)
-    return passed(subject=address)
+    if device.is_responding is None and not works:
+        return unknown("its config space was not read", subject=address, wanted=wanted)
+    return passed("the driver lists it" if works else "its config space answers", subject=address)
 
 
 @check("gpu.bars", "memory windows mapped", needs=("pci",), applies=(on_gpu_host,))
 def bars(case: Case) -> Iterator[Outcome]:
     """BAR 1, the window into GPU memory, must have an address; a GPU that works proves that it does."""
-    working = working_gpus(case)
-    said = next(messages(case, "bar"), None)
+    working, wanted = working_gpus(case), "every memory window mapped"
     for device in case.host.gpus_on_bus:
-        unmapped = len(device.bar_bytes) > 1 and device.bar_bytes[1] == 0
         if device.address in working:
             yield passed("the GPU works", subject=device.address)
-        elif unmapped or (said is not None and said.gpu in ("", device.address)):
-            found = "BAR 1 has no address" if unmapped else (said.text if said else "")
-            yield failed(found, subject=device.address, wanted="every memory window mapped")
-        elif len(device.bar_bytes) < 2:
-            yield unknown("its resources were not read", subject=device.address)
+        elif fault := bar_fault(case, device):
+            yield failed(fault, subject=device.address, wanted=wanted)
+        elif has_window(device) is None:
+            yield unknown("its resources were not read", subject=device.address, wanted=wanted)
         else:
-            yield passed(f"BAR 1 is {device.bar_bytes[1] // 1024**2} MiB", subject=device.address)
+            size = max(device.bar_bytes[1:3]) // 1024**2
+            yield passed(f"the memory window is {size} MiB", subject=device.address)
 
 
 @check("gpu.in_matrix", "GPU known to the matrix", needs=("pci",), applies=(on_gpu_host,))
@@ -129,9 +142,9 @@ def pending_modes(case: Case) -> Iterator[Outcome]:
 
     def one(gpu: Gpu) -> Outcome:
         pending = []
-        if gpu.ecc_mode_pending is not None and gpu.ecc_mode_pending != gpu.ecc_mode:
+        if None not in (gpu.ecc_mode, gpu.ecc_mode_pending) and gpu.ecc_mode_pending != gpu.ecc_mode:
             pending.append("ECC")
-        if gpu.mig_mode_pending is not None and gpu.mig_mode_pending != gpu.mig_mode:
+        if None not in (gpu.mig_mode, gpu.mig_mode_pending) and gpu.mig_mode_pending != gpu.mig_mode:
             pending.append("MIG")
         if pending:
             text = f"a change of {' and '.join(pending)} mode waits for a GPU reset"
@@ -181,7 +194,10 @@ def recovery_action(case: Case) -> Iterator[Outcome]:
 
     def one(gpu: Gpu) -> Outcome:
         action = (gpu.recovery_action or "").lower()
-        if action and action != "none":
+        if action.startswith("unknown_"):
+            text = f"the driver answers `{action}`: newer than this edition"
+            return unknown(text, subject=gpu.pci_address, wanted="no recovery action")
+        if is_action(action):
             return failed(
                 f"the driver asks for `{action}`", subject=gpu.pci_address, wanted="no recovery action"
             )

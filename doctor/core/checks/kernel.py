@@ -6,10 +6,18 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host, on_own_kernel
-from doctor.core.claims.modules import dkms_registered, module_loaded, secure_boot_enabled, signature_rejected
+from doctor.core.claims.modules import dkms_registered, module_loaded, secure_boot_enabled, signature_blocks
+from doctor.core.claims.modules import module_on_disk as on_disk
 from doctor.core.claims.running import some_gpu_down
 from doctor.core.host import KernelMessage, Known, known
-from doctor.core.views import log_is_whole, messages, nvidia_file, running_kernel
+from doctor.core.views import (
+    driver_builds,
+    log_is_whole,
+    messages,
+    nvidia_file,
+    running_kernel,
+    working_gpus,
+)
 
 __all__ = ["CHECKS"]
 
@@ -19,15 +27,16 @@ _HERE = (on_gpu_host, on_own_kernel)
 @check("kernel.module_on_disk", "module on disk for the running kernel", applies=_HERE)
 def module_on_disk(case: Case) -> Iterator[Outcome]:
     """An `nvidia` module file for the running kernel. A loaded module proves more than a file."""
-    release = known(case.host.kernel.release) or "the running kernel"
-    kernel = running_kernel(case)
+    release, kernel = known(case.host.kernel.release), running_kernel(case)
     found = nvidia_file(kernel)
-    wanted = f"an `nvidia` module for {release}"
+    wanted = f"an `nvidia` module for {release or 'the running kernel'}"
     if found is not None:
         version = f" {found.version}" if found.version else ""
         yield passed(f"`{found.path}`{version}", wanted=wanted)
     elif module_loaded(case).holds:
         yield passed("no file was found, and the module is loaded", wanted=wanted)
+    elif release is None:
+        yield unknown("the release of the running kernel was not read", wanted=wanted)
     elif not isinstance(case.host.kernel.installed, Known):
         yield unknown("`/lib/modules` was not read", wanted=wanted, why=(case.host.kernel.installed.detail,))
     elif kernel is None or isinstance(kernel.nvidia_modules, Known):
@@ -65,61 +74,58 @@ def _headers_of(case: Case, release: str | None, *, is_running: bool) -> Iterato
 def dkms(case: Case) -> Iterator[Outcome]:
     """A failed build for the running kernel matters when no module came of it."""
     release = known(case.host.kernel.release)
-    builds = [b for b in known(case.host.kernel.dkms) or () if b.module.startswith("nvidia")]
+    builds = driver_builds(case)
     if not builds:
-        yield skipped("no NVIDIA module is registered with dkms")
+        yield skipped("no NVIDIA driver is registered with dkms")
         return
     broken = [b for b in builds if b.failure and b.kernel in ("", release)]
-    missing = nvidia_file(running_kernel(case)) is None and module_loaded(case).holds is not True
-    for build in broken if missing else ():
-        yield failed(
-            f"`{build.module}/{build.version}` was not built for {release}: {build.failure}",
+    there = (on_disk(case).holds, module_loaded(case).holds)
+    if not broken or True in there:
+        states = ", ".join(f"{b.version} {b.kernel} {b.state}".replace("  ", " ") for b in builds)
+        yield passed(states)
+        return
+    say = failed if there == (False, False) else unknown
+    for build in broken:
+        yield say(
+            f"`{build.module}/{build.version}` was not built for {release or build.kernel}: {build.failure}",
             wanted="a module built and installed",
             why=(f"log: `{build.log}`",) if build.log else (),
         )
-    if not (broken and missing):
-        states = ", ".join(f"{b.version} {b.kernel} {b.state}".replace("  ", " ") for b in builds)
-        yield passed(states)
 
 
 @check("kernel.module_signature", "module signature accepted", applies=_HERE)
 def module_signature(case: Case) -> Iterator[Outcome]:
     """With Secure Boot or lockdown the kernel loads modules signed by a trusted key only."""
-    enforced = secure_boot_enabled(case)
+    enforced, blocked = secure_boot_enabled(case), signature_blocks(case)
+    wanted = "a module signed by a key that this machine trusts"
     if module_loaded(case).holds:
         yield passed("the module is loaded: its signature was accepted or not asked for")
+    elif module_loaded(case).holds is None:
+        yield unknown("whether the module is loaded was not read", wanted=wanted)
+    elif blocked.holds:
+        yield failed(blocked.because, wanted=wanted)
     elif enforced.holds is False:
-        yield passed("Secure Boot is off: no signature is asked for")
+        yield passed("neither Secure Boot nor lockdown asks for a signature")
     elif enforced.holds is None:
-        yield unknown("neither Secure Boot nor lockdown state could be read")
-    elif nvidia_file(running_kernel(case)) is None and not next(
-        messages(case, "module_signature_rejected"), None
-    ):
+        yield unknown("neither Secure Boot nor lockdown state could be read", wanted=wanted)
+    elif on_disk(case).holds is False:
         yield skipped("there is no module to check")
     else:
-        yield _signature_outcome(case, enforced.because)
-
-
-def _rejections(case: Case) -> list[KernelMessage]:
-    return list(messages(case, "module_signature_rejected"))
-
-
-def _signature_outcome(case: Case, enforced: str) -> Outcome:
-    rejected = signature_rejected(case)
-    wanted = "a module signed by a key that this machine trusts"
-    if rejected.holds:
-        return failed(rejected.because, wanted=wanted, why=(enforced,))
-    found = nvidia_file(running_kernel(case))
-    signer = found.signer if found else ""
-    return unknown(f"signed by `{signer}`; whether that key is enrolled was not read", wanted=wanted)
+        found = nvidia_file(running_kernel(case))
+        signer = f"signed by `{found.signer}`" if found and found.signer else "its signer was not read"
+        yield unknown(f"{signer}; whether that key is enrolled was not read", wanted=wanted)
 
 
 @check("kernel.next_boot", "module for the next kernel", applies=_HERE)
 def next_boot(case: Case) -> Iterator[Outcome]:
-    """The kernel that the next boot takes has a module too, or dkms and headers to build one."""
+    """Where the running kernel has a module on disk, the kernel that the next boot takes has one too."""
     release, running = known(case.host.kernel.next_release), known(case.host.kernel.release)
     if release is None or release == running:
         yield skipped("the next boot takes the running kernel" if release else "the next kernel is not known")
+        return
+    if release is not None and on_disk(case).holds is False:
+        # A driver container or the image brings the module, or there is none: another finding's matter.
+        yield skipped("the module of the running kernel does not lie in `/lib/modules` either")
         return
     kernel = next((k for k in known(case.host.kernel.installed) or () if k.release == release), None)
     if kernel is None or not isinstance(kernel.nvidia_modules, Known):
@@ -153,19 +159,33 @@ _FATAL = (
 @check("kernel.messages", "kernel messages of this boot", needs=("kernel.logs",), applies=(on_gpu_host,))
 def kernel_messages(case: Case) -> Iterator[Outcome]:
     """What the kernel said about the driver. Text alone never fails a host that works: facts do."""
-    first: dict[str, KernelMessage] = {}
+    if not any(boot.index == 0 for boot in known(case.host.kernel.logs) or ()):
+        yield unknown("no log of this boot was read")
+        return
+    first: dict[tuple[str, str], KernelMessage] = {}
     for message in messages(case, *_FATAL):
-        first.setdefault(message.kind, message)
+        if not _is_foreign(case, message):
+            first.setdefault((message.kind, message.gpu), message)
     if not first:
         whole = log_is_whole(case)
         yield passed("nothing wrong was logged" if whole else "nothing wrong in the part that was read")
-    works = some_gpu_down(case).holds is False
-    for kind, message in first.items():
-        if works:
-            why = ("logged in this boot; every GPU works all the same",)
-            yield passed(message.text, subject=message.gpu or kind, why=why)
-        else:
-            yield warned(message.text, subject=message.gpu or kind, wanted="no such message in this boot")
+    for message in first.values():
+        yield _message_outcome(case, message)
+
+
+def _is_foreign(case: Case, message: KernelMessage) -> bool:
+    """True for a message about a bridge or a card of another vendor: every boot has some."""
+    gpus = {d.address for d in case.host.gpus_on_bus}
+    return message.kind == "bar" and not message.text.startswith("NVRM") and message.gpu not in gpus
+
+
+def _message_outcome(case: Case, message: KernelMessage) -> Outcome:
+    subject = f"{message.gpu} {message.kind}".strip()
+    if some_gpu_down(case).holds is False or message.gpu in working_gpus(case):
+        what = f"{message.gpu} works" if message.gpu else "every GPU works"
+        why = (f"logged in this boot; {what} all the same",)
+        return passed(message.text, subject=subject, why=why)
+    return warned(message.text, subject=subject, wanted="no such message in this boot")
 
 
 CHECKS = (module_on_disk, headers, dkms, module_signature, next_boot, kernel_messages)

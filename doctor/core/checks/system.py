@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host, with_module
-from doctor.core.host import Known, StuckItem, is_untold, known
+from doctor.core.claims.bus import vfio_bound_all
+from doctor.core.host import Filesystem, Known, StuckItem, is_untold, known
 from doctor.core.views import report, same_version
 
 __all__ = ["CHECKS"]
@@ -20,8 +21,8 @@ def nvidia_gpu(case: Case) -> Iterator[Outcome]:
     """A GPU of vendor 10de on the PCI bus, or one that the driver lists where the bus is hidden."""
     gpus, answered = case.host.gpus_on_bus, report(case)
     wanted = "at least one NVIDIA GPU"
-    if gpus and all(d.driver == "vfio-pci" for d in gpus):
-        yield failed("every NVIDIA GPU is bound to `vfio-pci`: handed to virtual machines", wanted=wanted)
+    if vfio_bound_all(case).holds:
+        yield failed(f"{vfio_bound_all(case).because}: handed to virtual machines", wanted=wanted)
     elif gpus:
         yield passed(f"{len(gpus)} on the PCI bus", wanted=wanted)
     elif answered and answered.gpus:
@@ -85,7 +86,8 @@ def witnesses(case: Case) -> Iterator[Outcome]:
         yield warned(
             words, wanted="one driver version", why=("files are preferred, then NVML, then nvidia-smi",)
         )
-    if nvml and smi and not nvml.error and not smi.error and len(nvml.gpus) != len(smi.gpus):
+    both = [r for r in (nvml, smi) if r and r.gpus and not r.error and not r.device_errors]
+    if nvml and smi and len(both) == 2 and len(nvml.gpus) != len(smi.gpus):
         yield warned(
             f"NVML lists {len(nvml.gpus)} GPU(s), nvidia-smi {len(smi.gpus)}",
             subject="gpu count",
@@ -98,12 +100,22 @@ def disk_space(case: Case) -> Iterator[Outcome]:
     """At least 1 GiB free where caches, packages and models go."""
     resources = known(case.host.system.resources)
     filesystems = resources.filesystems if resources else ()
-    full = [f for f in filesystems if f.total_bytes > _ROOM_BYTES and f.free_bytes < _ROOM_BYTES]
+    full = [f for f in filesystems if _is_for_data(f) and f.free_bytes < _ROOM_BYTES]
     for place in full:
         free = place.free_bytes // 1024**2
         yield warned(f"{free} MiB free", subject=place.path, wanted="at least 1024 MiB free")
     if not full:
         yield passed() if filesystems else skipped("no file system was measured")
+
+
+#: Images that are full by design.
+_READ_ONLY = ("squashfs", "iso9660", "erofs", "udf", "cramfs", "romfs")
+
+
+def _is_for_data(place: Filesystem) -> bool:
+    """False for images, for what holds boot files only, and for what is too small to be meant."""
+    is_boot = place.path == "/boot" or place.path.startswith(("/boot/", "/efi"))
+    return place.total_bytes > _ROOM_BYTES and not is_boot and not place.kind.endswith(_READ_ONLY)
 
 
 @check("system.caller_paths", "libraries found without the caller's variables")
@@ -116,7 +128,9 @@ def caller_paths(case: Case) -> Iterator[Outcome]:
         return
     other = known(case.host.cuda.probe_caller)
     own = known(case.host.cuda.probe)
-    if other is None:
+    if other is None and is_untold(case.host.cuda.probe_caller):
+        yield unknown(f"LD_LIBRARY_PATH={path} is set; whether it leads to another libcuda was not asked")
+    elif other is None:
         yield passed(f"LD_LIBRARY_PATH={path} changes nothing for libcuda")
     elif own is None or not own.library_path:
         yield passed(

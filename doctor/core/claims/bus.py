@@ -153,7 +153,8 @@ def gsp_blocks(case: Case) -> Claimed:
     """The kernel reports a fault of GSP for a card that the driver does not list."""
     working = working_gpus(case)
     for said in messages(case, "gsp"):
-        named = said.gpu and any(d.address == said.gpu for d in case.host.gpus_on_bus)
-        if said.gpu not in working if named else not working:
+        named = {d.address for d in case.host.gpus_on_bus} & {said.gpu}
+        # The driver mostly gives its own number, `GPU1`, which no other fact knows.
+        if (named or {d.address for d in case.host.gpus_on_bus}) - working or not working:
             return yes(f"kernel: {said.text}")
     return no() if log_is_whole(case) else UNTOLD

@@ -80,15 +80,26 @@ def dkms_failed(case: Case) -> Claimed:
     return no() if is_told(case.host.kernel.dkms) and running else UNTOLD
 
 
+_COMPILER_NOT_FOUND = re.compile(r"\b(?:gcc|g\+\+|cc|c\+\+)(?:-\d+)?: (?:command )?not found")
 _NO_COMPILER = re.compile(r"not found|no such file|compiler|\bg?cc\b", re.IGNORECASE)
 
 
 def compiler_missing(case: Case) -> Claimed:
-    """There is no gcc, and no build log shows that one ran all the same."""
+    """A build found no gcc or g++; or there is no gcc, and no log shows that one ran all the same."""
     fact, failed = case.host.kernel.compiler_on_path, dkms_failed(case)
+    if failed.holds and _COMPILER_NOT_FOUND.search(failed.because):
+        return yes(failed.because)
     if failed.holds and not _NO_COMPILER.search(failed.because):
         return no()
     return either(is_not_there(fact), "no `gcc` on the host") if is_told(fact) else UNTOLD
+
+
+def compiler_blocks(case: Case) -> Claimed:
+    """Dkms would build the module, and has no compiler to build it with."""
+    registered, missing = dkms_registered(case), compiler_missing(case)
+    if registered.holds and missing.holds:
+        return yes(f"{registered.because}; {missing.because}")
+    return no() if registered.holds is False or missing.holds is False else UNTOLD
 
 
 _GCC_MAJOR = re.compile(r"\bgcc\b[^,\n]*?\b(\d+)\.\d+\.\d+")
@@ -117,7 +128,7 @@ def secure_boot_enabled(case: Case) -> Claimed:
         words = "Secure Boot is enabled" if state == "enabled" else f"kernel lockdown is `{lockdown}`"
         return yes(words)
     if lockdown is not None or state in ("disabled", "unsupported"):
-        # With lockdown `none` Secure Boot ends at the boot loader: shim was told so, or this kernel ignores it.
+        # With lockdown `none` Secure Boot ends at the boot loader: shim was told so, or the kernel goes on.
         return no()
     is_old_kernel = is_not_there(case.host.kernel.lockdown)
     return yes("Secure Boot is enabled") if state == "enabled" and is_old_kernel else UNTOLD

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 from doctor.core.check import Case
+from doctor.core.claims.bus import HANDED_OVER
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, either, no, yes
-from doctor.core.host import Known, known
+from doctor.core.host import Known, is_not_there, is_untold, known
 from doctor.core.versions import Dotted
-from doctor.core.views import default_library, loaded, probe, report, working_gpus
+from doctor.core.views import DRIVER_PACKAGE, default_library, loaded, probe, report, working_gpus
+
+#: What dnf's versionlock may put before a name.
+_EPOCH = re.compile(r"^\d+:")
 
 
 def nvml_answers(case: Case) -> Claimed:
+    """NVML, or nvidia-smi in its place, lists GPUs."""
     answered = report(case)
     if answered is None:
-        return UNTOLD
-    return either(not answered.error, f"NVML answers with {len(answered.gpus)} GPU(s)")
+        both = (case.host.driver.nvml, case.host.driver.smi)
+        return no() if all(is_not_there(fact) for fact in both) else UNTOLD
+    works = not answered.error and bool(answered.gpus)
+    return either(works, f"NVML answers with {len(answered.gpus)} GPU(s)")
 
 
 def nvml_sees_no_gpu(case: Case) -> Claimed:
@@ -26,7 +35,9 @@ def nvml_sees_no_gpu(case: Case) -> Claimed:
 
 def cuinit_works(case: Case) -> Claimed:
     said = probe(case)
-    if said is None or (said.result is None and not said.error):
+    if said is None:
+        return no("libcuda.so.1 is not on the host") if is_not_there(case.host.cuda.probe) else UNTOLD
+    if said.result is None and not said.error:
         return UNTOLD
     words = f"cuInit returns {said.result} {said.name}".rstrip() if said.result is not None else said.error
     return yes(words) if said.result == 0 else no(words)
@@ -84,7 +95,8 @@ def device_nodes_missing(case: Case) -> Claimed:
 
 def _mapped_libcuda(case: Case) -> tuple[str, Dotted | None] | None:
     said = probe(case)
-    if said is not None and said.library_path:
+    if said is not None and (said.library_path or said.error):
+        # What could not be loaded is mapped by nobody.
         return said.library_path, said.library_version
     library = default_library(case, "libcuda.so.1")
     return (library.path, library.version) if library else None
@@ -105,17 +117,19 @@ def libcuda_older_than_driver(case: Case) -> Claimed:
 
 
 def libcuda_missing(case: Case) -> Claimed:
-    said = probe(case)
-    if said is not None and said.result is None and said.error:
-        return yes(f"libcuda.so.1 cannot be loaded: {said.error}")
+    """The loader finds no libcuda; one that is there and does not load is another matter."""
+    said, other = probe(case), known(case.host.cuda.probe_caller)
+    if other is not None and other.library_path:
+        return no()
+    if is_not_there(case.host.cuda.probe):
+        return yes("libcuda.so.1 is not on the host")
+    if said is not None:
+        is_missing = said.result is None and "no such file" in said.error.lower()
+        return either(is_missing, f"libcuda.so.1 cannot be loaded: {said.error}")
     libraries = known(case.host.driver.libraries)
-    if said is None and libraries is None:
+    if libraries is None:
         return UNTOLD
-    return (
-        no()
-        if said or any(x.soname == "libcuda.so.1" for x in libraries or ())
-        else yes("no libcuda on disk")
-    )
+    return either(not any(x.soname == "libcuda.so.1" for x in libraries), "no libcuda on disk")
 
 
 def place_is(kind: str) -> Claim:
@@ -136,10 +150,11 @@ def updates_unfenced(case: Case) -> Claimed:
     if automatic is not True:
         return UNTOLD if automatic is None else no()
     excluded, holds = known(packages.automatic_update_exclusions), known(packages.holds)
-    fenced = any("nvidia" in pattern for pattern in (*(excluded or ()), *(holds or ())))
+    held = any(DRIVER_PACKAGE.match(_EPOCH.sub("", name)) for name in holds or ())
+    fenced = held or any("nvidia" in pattern for pattern in excluded or ())
     if fenced:
         return no()
-    if excluded is None or holds is None:
+    if is_untold(packages.automatic_update_exclusions) or is_untold(packages.holds):
         return UNTOLD
     return yes("packages are upgraded automatically, and nothing excludes or holds the driver")
 
@@ -152,11 +167,16 @@ def not_injected(case: Case) -> Claimed:
     return no() if nodes.holds is False and library.holds is False else UNTOLD
 
 
+def is_action(word: str | None) -> bool:
+    """Whether a recovery action asks for something; a number that this edition cannot name does not."""
+    return bool(word) and str(word).lower() != "none" and not str(word).startswith("unknown_")
+
+
 def recovery_asked(case: Case) -> Claimed:
     """The driver itself asks for a reset, a reboot or a drain."""
     answered = report(case)
     actions = [(g.pci_address, g.recovery_action) for g in answered.gpus] if answered else []
-    asked = [f"{address}: {action}" for address, action in actions if action and action.lower() != "none"]
+    asked = [f"{address}: {action}" for address, action in actions if is_action(action)]
     if asked:
         return yes(f"the driver asks for {'; '.join(asked)}")
     return no() if actions and all(action for _, action in actions) else UNTOLD
@@ -170,7 +190,8 @@ def some_gpu_down(case: Case) -> Claimed:
     if answered is not None and answered.error:
         return yes(f"NVML: {answered.error}")
     listed = working_gpus(case)
-    missing = [d.address for d in case.host.gpus_on_bus if d.driver != "vfio-pci" and d.address not in listed]
+    ours = [d.address for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER]
+    missing = [address for address in ours if address not in listed]
     if answered is not None and missing:
         return yes(f"the driver does not list {', '.join(missing)}")
     return UNTOLD if answered is None and works.holds is None else no()

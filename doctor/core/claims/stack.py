@@ -5,10 +5,12 @@ from __future__ import annotations
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
 from doctor.core.claims.modules import packages_half_installed
+from doctor.core.claims.running import cuinit_works, nvml_answers
 from doctor.core.host import PciDevice, known
 from doctor.core.views import (
     driver_major,
     first_branch,
+    is_stub,
     last_branch,
     messages,
     nvidia_file,
@@ -28,6 +30,9 @@ def userspace_differs(case: Case) -> Claimed:
         if refused and refused.error_code == 18:
             return yes("NVML refuses: driver and library versions differ")
         return UNTOLD
+    if cuinit_works(case).holds and nvml_answers(case).holds:
+        # Both refuse a module of another version: these libraries are not the ones in use.
+        return no()
     return either(
         not same_version(kernel, user), f"loaded module is {kernel}, user-space libraries are {user}"
     )
@@ -60,12 +65,18 @@ def libraries_unowned(case: Case) -> Claimed:
     mine = [x for x in known(case.host.driver.libraries) or () if not x.is_compat]
     if not mine or all(x.package is None for x in mine):
         return UNTOLD
-    stray = [x.path for x in mine if x.package == ""]
+    stray = [x.path for x in mine if x.package == "" and not is_stub(x)]
     return either(bool(stray), f"no package owns `{stray[0]}`" if stray else "")
 
 
 def _gpus_with(case: Case, wanted: str) -> list[PciDevice]:
     return [d for d in case.host.gpus_on_bus if case.matrix.open_module(d.device_id) == wanted]
+
+
+def _all_in_matrix(case: Case) -> bool:
+    """Whether the bus was read and the matrix knows every GPU on it."""
+    gpus = case.host.gpus_on_bus
+    return bool(gpus) and all(case.matrix.gpu(d.device_id) for d in gpus)
 
 
 def flavour_open(case: Case) -> Claimed:
@@ -92,17 +103,17 @@ def gpu_needs_open(case: Case) -> Claimed:
         return yes(f"kernel: {said.text}")
     gpus = _gpus_with(case, "required")
     names = ", ".join(f"{d.address} [{d.device_id}]" for d in gpus)
-    return either(bool(gpus), f"{names} runs with the open modules only") if case.host.gpus_on_bus else UNTOLD
+    if gpus:
+        return yes(f"{names} runs with the open modules only")
+    return no() if _all_in_matrix(case) else UNTOLD
 
 
 def gpu_refuses_open(case: Case) -> Claimed:
     gpus = _gpus_with(case, "unsupported")
     names = ", ".join(f"{d.address} [{d.device_id}]" for d in gpus)
-    return (
-        either(bool(gpus), f"{names} has no GSP and needs the proprietary modules")
-        if case.host.gpus_on_bus
-        else UNTOLD
-    )
+    if gpus:
+        return yes(f"{names} has no GSP and needs the proprietary modules")
+    return no() if _all_in_matrix(case) else UNTOLD
 
 
 def gpu_dropped(case: Case) -> Claimed:
@@ -114,7 +125,7 @@ def gpu_dropped(case: Case) -> Claimed:
         if last is not None and major > last:
             name = f"{device.address} [{device.device_id}]"
             return yes(f"R{last} is the last branch for {name}; the driver is R{major}")
-    return no()
+    return no() if _all_in_matrix(case) else UNTOLD
 
 
 def gpu_too_new(case: Case) -> Claimed:
@@ -126,7 +137,7 @@ def gpu_too_new(case: Case) -> Claimed:
         if first is not None and major < first:
             name = f"{device.address} [{device.device_id}]"
             return yes(f"R{first} is the first branch for {name}; the driver is R{major}")
-    return no()
+    return no() if _all_in_matrix(case) else UNTOLD
 
 
 def toolkit_needs_newer_driver(case: Case) -> Claimed:
@@ -154,5 +165,5 @@ def flavour_conflict(case: Case) -> Claimed:
         wanted, running = needs(case), runs(case)
         if wanted.holds and running.holds:
             return yes(f"{wanted.because}; {running.because}")
-    told = case.host.gpus_on_bus and flavour_open(case).holds is not None
+    told = _all_in_matrix(case) and flavour_open(case).holds is not None
     return no() if told else UNTOLD

@@ -10,7 +10,7 @@ from doctor.errors import EvidenceError
 from doctor.evidence.archive import shown
 from doctor.evidence.foreign.unpack import Unpacker
 
-__all__ = ["ACCEPTED", "is_text", "looks_like_text", "read_foreign"]
+__all__ = ["ACCEPTED", "looks_like_text", "read_foreign"]
 
 #: What this package reads, as an error message lists it.
 ACCEPTED = (
@@ -72,12 +72,3 @@ def looks_like_text(head: bytes) -> bool:
 
 #: Tab, line ends, escape, and everything from the space on: UTF-8 and the older 8-bit encodings.
 _PRINTABLE = bytes([7, 8, 9, 10, 11, 12, 13, 27, *range(32, 127), *range(128, 256)])
-
-
-def is_text(path: str) -> bool:
-    """Whether a file is text, plain or gzipped; False for what cannot be read."""
-    try:
-        with open(path, "rb") as raw:  # noqa: PTH123
-            return looks_like_text(Unpacker(raw).peek(_HEAD))
-    except (OSError, ValueError):
-        return False

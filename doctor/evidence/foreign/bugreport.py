@@ -12,7 +12,7 @@ from collections.abc import Callable
 from doctor.core.evidence import Evidence
 from doctor.evidence.foreign.gather import Gathered, clean_path
 from doctor.evidence.foreign.kernelscan import add_kernel_scan, add_ring_buffer
-from doctor.evidence.foreign.listing import read_listing
+from doctor.evidence.foreign.listing import read_listing, time_of_report
 from doctor.evidence.foreign.sections import RULE, Keep, Section, split
 from doctor.evidence.foreign.unpack import Unpacker
 
@@ -20,6 +20,9 @@ __all__ = ["is_bug_report", "read_bug_report"]
 
 _KIB, _MIB = 1024, 1024 * 1024
 _END = "End of NVIDIA bug report log file."
+_TIMES_MAX = 5000
+#: Scripts that read three boots are younger than those that first printed build logs.
+_AFTER_BUILD_LOGS = "journalctl -b -1 "
 _HEAD = "Start of NVIDIA bug report log file"
 
 #: Files whose bytes are read, and how much of them. All others give their metadata only.
@@ -38,7 +41,7 @@ _READ = tuple((re.compile(pattern), keep) for pattern, keep in _FILES)
 _METADATA_ONLY = re.compile(r"/usr/share/nvidia/nvidia-application-profiles-[\w.]+-rc|/var/log/nvidia-(?:un)?installer\.log")
 
 _FILE_TITLE = re.compile(r"\*\*\* (/.{1,4096}?)( does not exist| is not readable)?")
-_COMMAND_TITLE = re.compile(r"(?:/\S+/)?(lspci|nvidia-smi|modinfo|dmidecode|systemctl)( .{1,500})?")
+_COMMAND_TITLE = re.compile(r"(?:/\S+/)?(lspci|nvidia-smi|modinfo)( .{1,500})?")
 _OLD_SKIP = re.compile(r"Skipping (.{1,100}?) output \((\S{1,60}) not found\)")
 _NEW_SKIP = re.compile(r"Skipping: (.{1,100}?)(?: output)?")
 _PARAMETER = re.compile(r"/sys/module/([\w-]{1,60})/parameters/(\w{1,100}):(.{0,4096})")
@@ -53,9 +56,13 @@ class _Report:
         self.found = Gathered()
         self.notes: list[str] = []
         self.version = ""
-        self.latest = ""
-        """The newest time of a file under `/proc` or `/sys`: when the report was written."""
+        self.date_line = ""
+        self.times: list[tuple[str, str]] = []
+        """(clock, UTC) of files under `/proc` and `/sys`: of the boot, or of the report."""
         self.is_whole = False
+        self.has_build_logs = False
+        self.has_searched = False
+        """Whether it went past the place where the script, since 2015, prints DKMS build logs."""
 
     def listed(self, line: str) -> None:
         """Metadata of a file; it also dates the report."""
@@ -63,8 +70,8 @@ class _Report:
         if listing is None:
             return
         path = clean_path(listing.path)
-        if path.startswith(("/proc/", "/sys/")):
-            self.latest = max(self.latest, listing.utc)
+        if path.startswith(("/proc/", "/sys/")) and listing.utc and len(self.times) < _TIMES_MAX:
+            self.times.append((listing.clock, listing.utc))
         elif path and (_METADATA_ONLY.fullmatch(path) or _kept(path)):
             self.found.stat(path, **listing.fields)
 
@@ -80,9 +87,12 @@ def read_bug_report(stream: Unpacker) -> Evidence:
     """All of the report that is readable. Never raises on any bytes."""
     report = _Report()
     for section in split(stream, _keep, report.notes):
+        report.has_searched = report.has_searched or section.title.startswith(_AFTER_BUILD_LOGS)
         handler = _handler(section.title)
         if handler is not None:
             handler(report, section)
+    if report.has_searched and not report.has_build_logs:
+        report.found.command(("find", "/var/lib/dkms/nvidia", "-name", "make.log"), b"")
     report.notes += dict.fromkeys(stream.notes)
     if not report.is_whole:
         report.notes.append("its last line is missing: the report is cut, or the script hung")
@@ -91,7 +101,9 @@ def read_bug_report(stream: Unpacker) -> Evidence:
     # The script refuses to run as anybody but root.
     root = True if report.version else None
     return report.found.evidence(
-        tool=f"nvidia-bug-report.sh {report.version}".rstrip(), taken_at=report.latest, root=root
+        tool=f"nvidia-bug-report.sh {report.version}".rstrip(),
+        taken_at=time_of_report(report.date_line, report.times),
+        root=root,
     )
 
 
@@ -134,6 +146,7 @@ def _file(report: _Report, section: Section) -> None:
         report.listed(line)
     else:
         body = section.body
+    report.has_build_logs = report.has_build_logs or path.startswith("/var/lib/dkms/")
     if _kept(path):
         _add_body(report, section, path, body)
 
@@ -149,6 +162,8 @@ def _prologue(report: _Report, section: Section) -> None:
     text = section.body.decode("utf-8", "replace")
     version = re.search(r"^nvidia-bug-report\.sh Version: (\S{1,40})", text, re.MULTILINE)
     report.version = version.group(1) if version is not None else ""
+    date = re.search(r"^Date: (.{1,200})$", text, re.MULTILINE)
+    report.date_line = date.group(1) if date is not None else ""
     uname = re.search(r"^uname: (Linux .*)$", text, re.MULTILINE)
     if uname is not None:
         report.found.command(("uname", "-a"), uname.group(1).encode())
@@ -207,8 +222,8 @@ def _skipped(report: _Report, section: Section) -> None:
         name = new.group(1)
     else:
         return
-    argv = ("nvidia-smi", "--query") if name == "nvidia-smi" else (name,)
-    report.found.command(argv, None, "missing", f"{name} not found")
+    if name == "nvidia-smi":
+        report.found.command(("nvidia-smi", "--query"), None, "missing", f"{name} not found")
 
 
 def _end(report: _Report, _section: Section) -> None:
