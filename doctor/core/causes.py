@@ -35,9 +35,6 @@ LAYERS = (
 )
 
 
-_PLACES = frozenset(("in_container", "on_wsl"))
-
-
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     """How a cause row stands on a case."""
 
@@ -46,6 +43,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     because: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
     """Claims nobody could settle, of those that make it and of those that would rule it out."""
+    doubts: tuple[str, ...] = ()
+    """Claims nobody could settle that would name a closer cause."""
 
 
 class _Ledger:
@@ -64,17 +63,22 @@ class _Ledger:
 def ruling(row: CauseRow, claims: _Ledger) -> Ruling:
     """Whether a row holds (True), cannot hold (False), or is possible (None).
 
-    A claim that would rule it out counts as much as one that makes it. Only the place is taken for the
-    usual one where nothing speaks of it, as the checks take it.
+    A claim that would rule it out counts as much as one that makes it. Only a container is not assumed
+    where nothing speaks of the place, as the checks do not assume one. A closer cause that nobody could
+    settle leaves the general one standing, in doubt: what it says is true either way.
     """
     answers = {name: claims[name] for name in row.when}
     excluded = {name: claims[name] for name in row.ruled_out_by}
+    closer = {name: claims[name] for name in row.yields_to}
     because = tuple(dict.fromkeys(a.because for a in answers.values() if a.holds and a.because))
-    if any(a.holds is False for a in answers.values()) or any(e.holds for e in excluded.values()):
+    if any(a.holds is False for a in answers.values()) or any(
+        e.holds for e in (*excluded.values(), *closer.values())
+    ):
         return Ruling(row=row, holds=False)
-    asked = {**answers, **{name: e for name, e in excluded.items() if name not in _PLACES}}
+    asked = {**answers, **{name: e for name, e in excluded.items() if name != "in_container"}}
     untold = tuple(name for name, a in asked.items() if a.holds is None)
-    return Ruling(row=row, holds=None if untold else True, because=because, untold=untold)
+    doubts = tuple(name for name, c in closer.items() if c.holds is None)
+    return Ruling(row=row, holds=None if untold else True, because=because, untold=untold, doubts=doubts)
 
 
 def name_causes(case: Case, findings: Sequence[Finding]) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
@@ -134,7 +138,7 @@ def _key(finding: Finding) -> str:
 
 def _cause(best: Sequence[Ruling], wrong: dict[str, Finding], rulings: Sequence[Ruling]) -> Cause:
     first = best[0]
-    certain = len(best) == 1
+    certain = len(best) == 1 and not first.doubts
     refined = [r for r in rulings if r.row.refines == first.row.id and r.holds]
     closest = refined[0] if refined else first
     return Cause(

@@ -215,6 +215,8 @@ class CauseRow(Row, frozen=True, kw_only=True):
     """Claims that must all hold; `not NAME` negates. See `doctor.core.claims`."""
     ruled_out_by: tuple[str, ...] = ()
     """Claims any of which rules it out."""
+    yields_to: tuple[str, ...] = ()
+    """Claims of a closer cause: one that holds rules it out; untold, they leave it true but not certain."""
     explains: tuple[str, ...] = ()
     """Finding ids that follow from it."""
     refines: str = ""

@@ -1726,6 +1726,22 @@ def caller_environment(environment: "dict[str, str]") -> "dict[str, str]":
     return {n: environment[prefix + n] for n in CALLER_VARIABLES if prefix + n in environment}
 
 
+def start_clean(argv: "list[str]") -> None:
+    """Starts this program again without the caller's LD_*; does nothing where there is none.
+
+    The loader reads them once, when a process starts: taking them out of the environment later
+    changes nothing (seen on a node whose LD_LIBRARY_PATH led to a CUDA compat directory).
+    """
+    if not any(name.startswith("LD_") for name in os.environ):
+        return
+    directory, name = os.path.split(os.path.abspath(__file__))
+    start = "import sys; sys.path.append(sys.argv[1]); import {0}; {0}.program(sys.argv[2:])".format(name.partition(".")[0])
+    environment = {CALLER_PREFIX + n: v for n, v in caller_environment(dict(os.environ)).items()}
+    environment.update(CLEAN_ENVIRONMENT)
+    environment[CALLER_PREFIX] = "1"
+    os.execve(sys.executable, [sys.executable, "-I", "-S", "-c", start, directory] + argv, environment)
+
+
 def prepare_output(output: str) -> None:
     """Raises ValueError when the directory cannot take a bundle."""
     if output == "-":
@@ -1750,6 +1766,7 @@ def main(argv: "list[str]") -> int:
         return 2
     own_streams_only()
     gc.disable()  # its passes would write to every page that the children share
+    start_clean(argv)
     options["caller"] = caller_environment(dict(os.environ))
     os.environ.clear()
     os.environ.update(CLEAN_ENVIRONMENT)

@@ -11,7 +11,8 @@ __all__ = ["Settings", "parse_apt_conf"]
 Settings = dict[str, list[str]]
 
 _TOKEN = re.compile(
-    r'//[^\n]*|/\*.*?\*/|#(?!clear\b)[^\n]*|"((?:\\.|[^"\\\n])*)"|([{};])|([^\s{};"]+)', re.DOTALL
+    r'//[^\n]*|/\*(?:.*?\*/|.*)|#(?!clear\b)[^\n]*|"((?:\\.|[^"\\\n]){0,1000})"|([{};])|([^\s{};"]+)',
+    re.DOTALL,
 )
 _TOKENS_MAX = 50_000
 _DEPTH_MAX = 30

@@ -18,8 +18,8 @@ _CLASS = re.compile(r"\[([0-9a-f]{4})\]", re.IGNORECASE)
 _ID = re.compile(r"\[(10de:[0-9a-f]{4})\]", re.IGNORECASE)
 _SUBSYSTEM = re.compile(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
 _ANY_ID = re.compile(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.IGNORECASE)
-_REGION = re.compile(r"Region ([0-5]): .*?\[size=(\d{1,6})([KMGT]?)\]")
-_LINK = re.compile(r"Speed ([0-9.]{1,6})GT/s.*?Width x(\d{1,2})")
+_REGION = re.compile(r"\s*Region ([0-5]): .{0,200}?\[size=(\d{1,6})([KMGT]?)\]")
+_LINK = re.compile(r"Speed ([0-9.]{1,6})GT/s.{0,100}?Width x(\d{1,2})")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -117,6 +117,8 @@ def _link(details: str, label: str) -> tuple[float | None, int | None]:
 def _bars(details: str) -> tuple[int, ...]:
     """Sizes of BAR 0 to 5 where the verbose form lists regions."""
     sizes = [0] * 6
-    for number, size, unit in _REGION.findall(details):
-        sizes[int(number)] = int(size) * _UNITS[unit]
+    for line in details.splitlines():
+        region = _REGION.match(line)
+        if region is not None:
+            sizes[int(region.group(1))] = int(region.group(2)) * _UNITS[region.group(3)]
     return tuple(sizes) if any(sizes) else ()

@@ -51,6 +51,7 @@ _NOT_REST = re.compile(r"rm_|gpu[A-Z]|nv[A-Z_]|_?k[a-z]+[A-Z]|loading |iovaspace
 _JOINED_MAX = 14
 _TEXT_MAX = 2000
 _MESSAGES_MAX = 3000
+_LOG_MAX = 16 * 1024 * 1024
 
 #: The first row with a phrase that is found names the kind. Phrases instead of patterns: 18 patterns
 #: cost 3 ms of CPU at import.
@@ -97,7 +98,7 @@ def is_whole_boot(text: str) -> bool:
 
 def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
     """(seconds, message, has a prefix of its own) of each line that matters."""
-    for line in text.splitlines():
+    for line in text[-_LOG_MAX:].splitlines():
         if not any(phrase in line for phrase in _RELEVANT):
             continue
         head, tag, rest = line.partition(_KERNEL_TAG)

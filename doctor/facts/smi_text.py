@@ -61,9 +61,9 @@ def parse_smi_log(text: str) -> Node:
     for line in text.splitlines()[:_LINES_MAX]:
         margin = len(line) - len(line.lstrip())
         label, colon, value = line.strip().partition(" : ")
-        if not label or label.startswith("=") or len(stack) > _DEPTH_MAX:
+        if not label or label.startswith("="):
             continue
-        while len(stack) > 1 and stack[-1][0] >= margin:
+        while len(stack) > 1 and (stack[-1][0] >= margin or len(stack) > _DEPTH_MAX):
             stack.pop()
         node = _node(stack[-1][1], label)
         node.text = value.strip() if colon else ""

@@ -83,7 +83,7 @@ def _dnf_updates(evidence: Evidence, units: Fact[tuple[Unit, ...]]) -> Fact[bool
         return Known(value=False, origin=reading.origin)
     if not reading.has_data:
         return absent(reading)
-    found = re.search(r"^\s*apply_updates\s*=\s*(\w+)", reading.text, re.MULTILINE)
+    found = re.search(r"^[ \t]*apply_updates[ \t]*=[ \t]*(\w+)", reading.text, re.MULTILINE)
     applies = found is not None and found.group(1).lower() in ("yes", "true", "1", "on")
     if not applies or (plain is not None and (_is_off(plain) or plain.active != "active")):
         return Known(value=False, origin=reading.origin)
@@ -104,6 +104,6 @@ def read_exclusions(evidence: Evidence, manager: Manager) -> Fact[tuple[str, ...
     reading = evidence.file(_DNF_CONF)
     if not reading.has_data:
         return absent(reading)
-    lines = re.findall(r"^\s*(?:exclude|excludepkgs)\s*=\s*(.*)$", reading.text, re.MULTILINE)
+    lines = re.findall(r"^[ \t]*(?:exclude|excludepkgs)[ \t]*=[ \t]*(.*)$", reading.text, re.MULTILINE)
     words = tuple(word for line in lines for word in re.split(r"[,\s]+", line.strip()) if word)
     return Known(value=words[:1000], origin=reading.origin)

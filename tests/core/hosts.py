@@ -451,6 +451,7 @@ def in_wsl2() -> Host:
             "driver.nvml": report,
             "driver.smi": report,
             "driver.device_nodes": nodes("/dev/dxg"),
+            "kernel.release": "6.6.87.2-microsoft-standard-WSL2",
             "kernel.installed": (),
             "kernel.next_release": NOT_THERE,
             "kernel.dkms": NOT_THERE,

@@ -429,6 +429,19 @@ def test_the_callers_cuda_is_asked_only_when_it_is_another_file(planted, collect
     assert other.document("cuinit-caller")["result"] == 803
 
 
+def test_the_loaders_own_search_is_not_steered_by_the_caller(planted, collect, python):
+    """The loader keeps the LD_LIBRARY_PATH a process was started with, whatever becomes of the variable."""
+    if any(d.exists() for d in Path("/usr").glob("lib*/**/libcuda.so.1")):
+        pytest.skip("this machine has a libcuda of its own")
+    library = planted.library("/libs/libcuda.so.1", "cuda.c")
+    run = collect(python, env={"LD_LIBRARY_PATH": str(library.parent), "CUDA_HOME": "/opt/cuda"})
+    assert statuses(run)["cuinit"] == "missing"
+    assert run.document("cuinit-caller")["library_path"] == str(library)
+    assert run.evidence.item("env:LD_LIBRARY_PATH").value == str(library.parent)
+    assert run.evidence.item("env:CUDA_HOME").value == "/opt/cuda"
+    assert statuses(run)["env:PATH"] == "missing"
+
+
 @needs_root
 def test_a_directory_of_the_caller_that_others_can_change_is_not_used(planted, collect):
     planted.tool("/opt/tools/uname", "echo from the caller")

@@ -174,6 +174,9 @@ def test_32_bit_libraries_do_not_count_as_default():
     assert [lib.path for lib in found if lib.is_default] == [f"{LIB}/libcuda.so.580.95.05"]
 
 
+NOT_OWNED = f"file {LIB}/libnvidia-ml.so.580.95.05 is not owned by any package\n"
+
+
 @pytest.mark.parametrize(
     ("commands", "expected"),
     [
@@ -206,7 +209,7 @@ def test_32_bit_libraries_do_not_count_as_default():
                     f"{LIB}/libnvidia-ml.so.580.95.05",
                 ): (
                     1,
-                    f"nvidia-driver-cuda-libs\nfile {LIB}/libnvidia-ml.so.580.95.05 is not owned by any package\n",
+                    f"nvidia-driver-cuda-libs\n{NOT_OWNED}",
                 )
             },
             ["nvidia-driver-cuda-libs", ""],

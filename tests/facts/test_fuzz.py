@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import msgspec
@@ -136,3 +137,24 @@ def test_each_item_may_have_any_status(status):
         items = [*NODE.meta.items]
         items[at] = msgspec.structs.replace(item, status=status)
         check(Evidence(msgspec.structs.replace(NODE.meta, items=tuple(items)), NODE.blobs))
+
+
+#: Repeated, these make a pattern that backtracks go over a text again and again.
+UNITS = [
+    *(" ", "\n", "a", "1.", "(", '\\"', "/* ", "[", "<a>", ": ", "a, ", "\n \n", "*** ", "x\n", "Id=a\n"),
+    *("NVRM: The NVIDIA \n", "Region 0: ", "Speed 1GT/s ", "release 1.", "Kernel Module ", "exclude\n"),
+]
+ONE_OF_EACH = {item.key: item for bundle in BUNDLES for item in bundle.meta.items if item.path}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unit", UNITS)
+def test_repeated_text_takes_no_longer_than_its_length(unit):
+    for key, item in ONE_OF_EACH.items():
+        if "/sys/" in key:
+            continue
+        asked = Item(key=key, status="ok", path="x", argv=item.argv, rc=0)
+        began = time.process_time()
+        read_host(Evidence(Meta(items=(asked,)), {"x": (unit * (100_000 // len(unit))).encode() + b"!"}))
+        # 50 ms is usual; a quadratic pattern takes minutes.
+        assert time.process_time() - began < 5, key

@@ -14,7 +14,13 @@ from doctor.facts.resources import read_resources
 from doctor.facts.system import read_system, utc
 from tests.facts.evidence import evidence
 
-ROCKY = 'NAME="Rocky Linux"\nVERSION="9.6 (Blue Onyx)"\nID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\nPRETTY_NAME="Rocky Linux 9.6 (Blue Onyx)"\n'
+ROCKY = """NAME="Rocky Linux"
+VERSION="9.6 (Blue Onyx)"
+ID="rocky"
+ID_LIKE="rhel centos fedora"
+VERSION_ID="9.6"
+PRETTY_NAME="Rocky Linux 9.6 (Blue Onyx)"
+"""
 CPU_GUEST = "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu hypervisor lahf_lm\n"
 CPU_METAL = "processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: fpu lahf_lm\n"
 DISTRO = {"id": "ubuntu", "version": "24.04", "name": "Ubuntu", "codename": "noble", "like": "debian"}
@@ -209,7 +215,7 @@ def test_resources_by_psutil():
 
 
 def test_resources_by_proc():
-    limits = "Limit   Soft Limit  Hard Limit  Units\nMax locked memory         8388608              unlimited            bytes\n"
+    limits = "Limit   Soft Limit  Hard Limit  Units\nMax locked memory   8388608    unlimited   bytes\n"
     files = {
         "/proc/meminfo": "MemTotal:       2048 kB\nMemAvailable:   1024 kB\nSwapTotal:  0 kB\n",
         "/proc/self/limits": limits,

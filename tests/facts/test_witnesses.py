@@ -36,7 +36,8 @@ def one_gpu(**fields: object):
             },
             {"ecc_uncorrected_volatile": 2, "ecc_corrected_aggregate": 3, "ecc_uncorrected_aggregate": 4},
         ),
-        ({"remapped_rows": [1, 2, 1, 0]}, {"remapped_rows_uncorrectable": 2, "remap_pending": True, "remap_failure": False}),
+        ({"remapped_rows": [1, 2, 1, 0]},
+         {"remapped_rows_uncorrectable": 2, "remap_pending": True, "remap_failure": False}),
         ({"clock_info": {"sm": 210, "mem": 405}, "max_clock_info": {"sm": 2520}},
          {"clock_sm_mhz": 210, "clock_memory_mhz": 405, "clock_sm_max_mhz": 2520}),
         ({"temperature": 41, "temperature_threshold": {"slowdown": 92}},
@@ -53,10 +54,10 @@ def one_gpu(**fields: object):
         ({"errors": {"serial": "Not Supported", "temperature": "GPU is lost", "x": None}},
          {"errors": {"temperature": "GPU is lost"}}),
         # Wrong types are no answer, for that field alone.
-        ({"name": 7, "uuid": ["x"], "temperature": "hot", "ecc_mode": "on", "power_usage": 1e300, "mig_mode": 3,
-          "memory_info": [1], "remapped_rows": {"a": 1}, "errors": [], "gpu_fabric_info": 5},
-         {"name": None, "uuid": None, "temperature_c": None, "ecc_mode": None, "power_w": None, "mig_mode": None,
-          "memory_bytes": None, "remap_pending": None, "errors": {}, "fabric_state": None}),
+        ({"name": 7, "uuid": ["x"], "temperature": "hot", "ecc_mode": "on", "power_usage": 1e300,
+          "mig_mode": 3, "memory_info": [1], "remapped_rows": {"a": 1}, "errors": [], "gpu_fabric_info": 5},
+         {"name": None, "uuid": None, "temperature_c": None, "ecc_mode": None, "power_w": None,
+          "mig_mode": None, "memory_bytes": None, "remap_pending": None, "errors": {}, "fabric_state": None}),
     ],
 )  # fmt: skip
 def test_getters(fields, expected):
@@ -116,7 +117,8 @@ def test_nvml_absent(status, data, reason, detail):
 
 
 def test_gpus_that_came_before_the_hang_are_kept():
-    data = b'{"driver_version": "580.95.05", "count": 3, "gpus": [{"index": 0}, {"index": 1}], "at": "x of GPU 2"}'
+    data = b'{"driver_version": "580.95.05", "count": 3,'
+    data += b' "gpus": [{"index": 0}, {"index": 1}], "at": "x of GPU 2"}'
     report = read_nvml(with_status("timeout", data)).value
     assert [gpu.index for gpu in report.gpus] == [0, 1]
     assert report.device_errors == ("index 2: no answer before the deadline",)
@@ -202,10 +204,12 @@ XML = (
 			<remapped_row_corr>0</remapped_row_corr><remapped_row_unc>1</remapped_row_unc>
 			<remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure>
 		</remapped_rows>
-		<temperature><gpu_temp>41 C</gpu_temp><gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold></temperature>
+		<temperature><gpu_temp>41 C</gpu_temp>
+			<gpu_temp_slow_threshold>89 C</gpu_temp_slow_threshold></temperature>
 		<gpu_power_readings>
 			<average_power_draw>60.10 W</average_power_draw><instant_power_draw>61.50 W</instant_power_draw>
-			<current_power_limit>400.00 W</current_power_limit><default_power_limit>400.00 W</default_power_limit>
+			<current_power_limit>400.00 W</current_power_limit>
+			<default_power_limit>400.00 W</default_power_limit>
 			<max_power_limit>400.00 W</max_power_limit>
 		</gpu_power_readings>
 		<clocks><sm_clock>210 MHz</sm_clock><mem_clock>1593 MHz</mem_clock></clocks>
@@ -219,7 +223,8 @@ XML = (
 		<clocks_throttle_reasons>
 			<clocks_throttle_reason_sw_power_cap>Active</clocks_throttle_reason_sw_power_cap>
 		</clocks_throttle_reasons>
-		<power_readings><power_draw>20.00 W</power_draw><enforced_power_limit>300.00 W</enforced_power_limit></power_readings>
+		<power_readings><power_draw>20.00 W</power_draw>
+			<enforced_power_limit>300.00 W</enforced_power_limit></power_readings>
 		<ecc_errors><volatile><double_bit><total>9</total></double_bit></volatile></ecc_errors>
 		<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>
 	</gpu>
@@ -281,8 +286,8 @@ def test_xml():
 
 
 COULD_NOT = (
-    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
-    "driver is installed and running."
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
+    "latest NVIDIA driver is installed and running."
 )
 
 
@@ -304,9 +309,9 @@ COULD_NOT = (
             "None",
         ),
         (
-            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure it is there.\n",
+            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.\n",
             12,
-            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure it is there.",
+            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
             "None",
         ),
         ("Segmentation fault\n", 139, "Segmentation fault", "None"),
@@ -326,7 +331,7 @@ def test_error_texts(text, rc, error, library):
 @pytest.mark.parametrize(
     "line",
     [
-        "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  Reboot the system to recover this GPU",
+        "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  Reboot the system",
         "Unable to determine the device handle for GPU0000:68:00.0: Unknown Error",
     ],
 )

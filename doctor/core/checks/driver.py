@@ -10,7 +10,7 @@ from doctor.core.claims.bus import HANDED_OVER
 from doctor.core.claims.modules import module_loaded
 from doctor.core.claims.running import cuinit_works, nvml_answers, uvm_not_ready
 from doctor.core.claims.stack import userspace_differs
-from doctor.core.host import Flavour, GpuReport, PciDevice, is_not_there, is_untold, known
+from doctor.core.host import Absent, Flavour, GpuReport, PciDevice, is_not_there, is_untold, known
 from doctor.core.views import (
     DRIVER_PACKAGE,
     cut_short,
@@ -18,6 +18,7 @@ from doctor.core.views import (
     first_branch,
     is_stub,
     last_branch,
+    messages,
     nvidia_file,
     report,
     running_kernel,
@@ -194,7 +195,7 @@ def nvml(case: Case) -> Iterator[Outcome]:
 @check(
     "driver.gpu_count",
     "every GPU on the bus is usable",
-    needs=("pci", "driver.nvml|driver.smi"),
+    needs=("driver.nvml|driver.smi",),
     applies=(on_gpu_host, on_own_kernel, with_module),
 )
 def gpu_count(case: Case) -> Iterator[Outcome]:
@@ -203,8 +204,20 @@ def gpu_count(case: Case) -> Iterator[Outcome]:
     if answered is None or answered.error:
         yield skipped("NVML does not answer")
         return
+    if isinstance(case.host.pci, Absent):
+        yield from _compare_with_log(case, answered, case.host.pci)
+        return
     bound = [d for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER | {"nouveau"}]
     yield from _compare_counts(case, answered, bound)
+
+
+def _compare_with_log(case: Case, answered: GpuReport, why: Absent) -> Iterator[Outcome]:
+    """Where the bus was not read: a GPU that failed to start in this boot and is not listed is down."""
+    said = {m.gpu: m for m in messages(case, "init_failed") if m.gpu}
+    for address in sorted(set(said) - {g.pci_address for g in answered.gpus}):
+        found = "the driver does not list it"
+        yield failed(found, subject=address, wanted="it starts", why=(said[address].text,))
+    yield unknown(f"{len(answered.gpus)} listed; the PCI bus was not read", why=(why.detail or why.reason,))
 
 
 def _is_table(case: Case, answered: GpuReport) -> bool:

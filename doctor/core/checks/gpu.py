@@ -214,6 +214,11 @@ def pcie_link(case: Case) -> Iterator[Outcome]:
         # 255 and 0 are what a virtual root port or a sleeping device shows.
         if not width or not most or not 0 < width <= 32 or not 0 < most <= 32:
             yield skipped("the platform does not tell", subject=device.address)
+        elif width * 2 == most:
+            why = (
+                f"the card could do x{most}; boards share the lanes of a slot between two cards by design",
+            )
+            yield passed(_speed_words(device), subject=device.address, why=why)
         elif width < most:
             why = ("slot, riser or bifurcation set the width; the card could do more",)
             yield warned(f"x{width}", subject=device.address, wanted=f"x{most}", why=why)

@@ -81,7 +81,8 @@ def dkms_failed(case: Case) -> Claimed:
 
 
 _COMPILER_NOT_FOUND = re.compile(r"\b(?:gcc|g\+\+|cc|c\+\+)(?:-\d+)?: (?:command )?not found")
-_NO_COMPILER = re.compile(r"not found|no such file|compiler|\bg?cc\b", re.IGNORECASE)
+#: A place in a source file, or a stage that comes after the compiler.
+_COMPILER_RAN = re.compile(r"\.[chS](?:pp)?:\d+|modpost|\bld: ")
 
 
 def compiler_missing(case: Case) -> Claimed:
@@ -89,7 +90,7 @@ def compiler_missing(case: Case) -> Claimed:
     fact, failed = case.host.kernel.compiler_on_path, dkms_failed(case)
     if failed.holds and _COMPILER_NOT_FOUND.search(failed.because):
         return yes(failed.because)
-    if failed.holds and not _NO_COMPILER.search(failed.because):
+    if failed.holds and _COMPILER_RAN.search(failed.because):
         return no()
     return either(is_not_there(fact), "no `gcc` on the host") if is_told(fact) else UNTOLD
 

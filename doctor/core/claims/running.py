@@ -142,6 +142,14 @@ def place_is(kind: str) -> Claim:
     return claim
 
 
+def on_wsl(case: Case) -> Claimed:
+    """Under WSL2; its kernel names Microsoft, where nothing else speaks of the place."""
+    release = known(case.host.kernel.release)
+    if case.virtualisation or release is None:
+        return place_is("wsl2")(case)
+    return either("microsoft" in release.lower(), f"the kernel is {release}")
+
+
 def updates_unfenced(case: Case) -> Claimed:
     packages = known(case.host.packages)
     if packages is None:

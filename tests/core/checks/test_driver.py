@@ -336,7 +336,7 @@ COUNT: dict[str, tuple[Host, Status, str, str]] = {
         "not list",
     ),
     "NVML does not answer": (REFUSED, "skip", "", "NVML"),
-    "bus not read": (without(healthy(), ["pci"], "unreadable"), "unknown", "", "pci"),
+    "bus not read": (without(healthy(), ["pci"], "unreadable"), "unknown", "", "PCI bus was not read"),
     "in a container": (in_container(), "skip", "", "container"),
     "module not loaded": (UNLOADED, "skip", "", "not loaded"),
 }

@@ -234,7 +234,8 @@ def test_state_in_a_container_and_under_wsl2(check: str) -> None:
 LINK: dict[str, tuple[Fields, Status, str]] = {
     "full width, slow at rest": ({}, "pass", "x16 at 2.5 GT/s of 16: links slow down at rest"),
     "full speed": ({"link_speed_gts": 16.0}, "pass", "x16 at 16 GT/s"),
-    "narrow": ({"link_width": 8}, "warn", "x8"),
+    "half, as where two cards share a slot": ({"link_width": 8}, "pass", "x8"),
+    "narrow": ({"link_width": 4}, "warn", "x4"),
     "not told": ({"link_width": None}, "skip", "does not tell"),
     "what a sleeping device shows": ({"link_width": 255, "link_width_max": 255}, "skip", "does not tell"),
     "a virtual port": ({"link_width": 0}, "skip", "does not tell"),
