@@ -102,7 +102,7 @@ WRONG = {
         r"`/nonexistent/x` cannot be written",
     ),
     "collect to where": (["collect"], r"where the bundle goes\n  hint: `-o host\.tar\.gz`"),
-    "matrix what": (["matrix"], r"required: COMMAND"),
+    "config what": (["config"], r"required: COMMAND"),
     "matrix of what": (["matrix", "show", "cpu", "1"], r"invalid choice: 'cpu'"),
 }
 
@@ -126,7 +126,7 @@ def test_matrix_faults_are_all_listed(run, monkeypatch) -> None:
     def faulty() -> None:
         raise MatrixError("2 faults", problems=("gpus.yaml:3: a", "gpus.yaml:9: b"), hints=("mend them",))
 
-    monkeypatch.setattr("doctor.commands.check.load_matrix", faulty)
+    monkeypatch.setattr("doctor.commands.verdict.load_matrix", faulty)
     code, _, err = run("check", "--from", SICK)
     assert code == 2
     assert err == "mopt-doctor: 2 faults\n  gpus.yaml:3: a\n  gpus.yaml:9: b\n  hint: mend them\n"
@@ -136,7 +136,7 @@ def test_a_bug_is_seventy_and_one_line(run, monkeypatch) -> None:
     def broken(_host: object, *_: object, **__: object) -> None:
         raise ZeroDivisionError("by \x1b[31mnothing")
 
-    monkeypatch.setattr("doctor.commands.check.judge", broken)
+    monkeypatch.setattr("doctor.commands.verdict.judge", broken)
     code, out, err = run("check", "--from", SICK)
     assert (code, out) == (70, "")
     assert err.startswith(f"mopt-doctor: a bug in mopt-doctor {__version__}: ZeroDivisionError: by ")
@@ -271,7 +271,7 @@ def test_strict_makes_a_warning_count(run, monkeypatch) -> None:
         )
 
     assert document(run, "--from", WELL, "--strict")["verdict"] == "ready"
-    monkeypatch.setattr("doctor.commands.check.judge", with_a_warning)
+    monkeypatch.setattr("doctor.commands.verdict.judge", with_a_warning)
     relaxed, strict = document(run, "--from", WELL), document(run, "--from", WELL, "--strict")
     assert (relaxed["verdict"], strict["verdict"]) == ("ready", "not_ready")
     assert strict["scopes"] == [{"scope": "host", "verdict": "not_ready"}]

@@ -1,65 +1,47 @@
-"""`mopt-doctor check`: evidence in, verdict out."""
+"""`mopt-doctor check`: starts the collector, then loads what will judge while it works."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 
-import msgspec
-
-from doctor import __version__
 from doctor.config import Settings, check_root_ownership, load_settings, refuse_engine_mix
-from doctor.core.check import Check
-from doctor.core.checks import CHECKS
-from doctor.core.evidence import Evidence
-from doctor.core.finding import AREAS, CheckReport
-from doctor.core.goal import PRESENT
-from doctor.core.host import Host
-from doctor.core.judge import judge, selected
-from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
-from doctor.facts.read import read_host
+
+TYPE_CHECKING = False  # the import of typing is not free
+if TYPE_CHECKING:
+    from doctor.evidence.live import Collecting
 
 __all__ = ["run"]
-
-_TEXT_WIDTH = 80
-#: `--quiet` gives the whole first line, however long.
-_UNWRAPPED = 2000
 
 
 def run(options: argparse.Namespace) -> int:
     """Judge this host or a bundle; the exit code is the verdict's."""
-    settings = _settings(options)
-    checks = _chosen(options)
+    if options.bundle and options.sysroot:
+        raise UsageError("`--from` and `--sysroot` name two hosts", hints=("give one of them",))
     if options.list_checks:
-        return _list_checks(checks)
-    if options.goal != PRESENT.text:
-        raise UsageError(
-            f"the goal `{options.goal}` needs the resolver, which this version does not have",
-            hints=("`--goal present` judges what is installed; it is the default",),
-        )
+        from doctor.commands import verdict
+
+        return verdict.list_checks(options)
+    settings = _settings(options)
     check_root_ownership(settings)
     refuse_engine_mix()
     started = perf_counter()
-    evidence = _evidence(options, settings)
-    collected = perf_counter()
-    host = read_host(evidence)
-    read = perf_counter()
-    report = judge(host, load_matrix(), checks=checks, tool=f"mopt-doctor {__version__}")
-    report = _finish(
-        report,
-        strict=options.strict,
-        timings={
-            "collect_ms": round((collected - started) * 1000, 1),
-            "read_ms": round((read - collected) * 1000, 1),
-            "judge_ms": round((perf_counter() - read) * 1000, 1),
-        },
-    )
-    _write(_render(report, host, options, settings), options.output)
-    return report.exit_code
+    with _collecting(options, settings) as live:
+        # 60 ms of CPU (CPython 3.11): matrix, checks and facts are loaded while the collector works.
+        from doctor.commands import verdict
+
+        return verdict.give(options, settings, live, started)
+
+
+def _collecting(options: argparse.Namespace, settings: Settings) -> AbstractContextManager[Collecting | None]:
+    if options.bundle:
+        return nullcontext()
+    from doctor.evidence.live import start_collecting
+
+    return start_collecting(budget_s=settings.timeout_s, sysroot=options.sysroot)
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -73,87 +55,3 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _speaks_unicode() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
-
-
-def _evidence(options: argparse.Namespace, settings: Settings) -> Evidence:
-    if options.bundle and options.sysroot:
-        raise UsageError("`--from` and `--sysroot` name two hosts", hints=("give one of them",))
-    if options.bundle:
-        from doctor.evidence.bundle import read_bundle
-
-        return read_bundle(options.bundle)
-    from doctor.evidence.live import collect_live
-
-    return collect_live(budget_s=settings.timeout_s, sysroot=options.sysroot)
-
-
-def _words(values: Sequence[str]) -> list[str]:
-    return [word for value in values for word in value.split(",") if word]
-
-
-def _chosen(options: argparse.Namespace) -> tuple[Check, ...]:
-    only, skip = _words(options.only), _words(options.skip)
-    names = {*AREAS, *(c.id for c in CHECKS)}
-    for word in (*only, *skip):
-        if word not in names:
-            from difflib import get_close_matches
-
-            near = get_close_matches(word, sorted(names), n=1)
-            hints = (f"nearest: `{near[0]}`",) if near else ("`mopt-doctor check --list-checks` lists them",)
-            raise UsageError(f"`{word}` is neither an area nor a check", hints=hints)
-    return selected(only, skip)
-
-
-def _list_checks(checks: Sequence[Check]) -> int:
-    for one in checks:
-        mark = "decides" if one.is_critical else ""
-        sys.stdout.write(f"{one.id:<28} {one.title:<44} {mark}".rstrip() + "\n")
-    return 0
-
-
-def _finish(report: CheckReport, *, strict: bool, timings: dict[str, float]) -> CheckReport:
-    """The report with its timings; under --strict a warning makes a ready host not ready."""
-    report = msgspec.structs.replace(report, timings=timings)
-    if strict and report.verdict == "ready" and any(f.status == "warn" for f in report.findings):
-        scopes = tuple(msgspec.structs.replace(s, verdict="not_ready") for s in report.scopes)
-        return msgspec.structs.replace(report, verdict="not_ready", exit_code=1, scopes=scopes)
-    return report
-
-
-def _render(report: CheckReport, host: Host, options: argparse.Namespace, settings: Settings) -> bytes:
-    if options.json or options.format == "json":
-        from doctor.report.machine import to_json
-
-        return to_json(report)
-    from doctor.report.text import render_check
-
-    text = render_check(
-        report,
-        width=_UNWRAPPED if options.quiet else _TEXT_WIDTH,
-        colour=settings.colour,
-        ascii_only=settings.ascii_only,
-        verbose=options.verbose,
-        host=host,
-    )
-    return (text.split("\n", 1)[0].rstrip() + "\n" if options.quiet else text).encode()
-
-
-def _write(answer: bytes, path: str | None) -> None:
-    if path is None or path == "-":
-        _write_stdout(answer)
-        return
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(answer)
-    except OSError as error:
-        raise UsageError(f"`{path}` cannot be written: {error.strerror}") from None
-
-
-def _write_stdout(answer: bytes) -> None:
-    """A reader that has gone (`| head`) changes no verdict: the exit code stays that of the report."""
-    try:
-        sys.stdout.buffer.write(answer)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -37,7 +37,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     def virtualisation(self) -> str:
         """`bare_metal`, `vm`, `container`, `wsl2`, or empty when nothing said so."""
         place = known(self.host.system.virtualisation)
-        return place.kind if place else ""
+        if place:
+            return place.kind
+        # The kernel of WSL2 says so itself, where no witness spoke of the place.
+        return "wsl2" if "microsoft" in (known(self.host.kernel.release) or "").lower() else ""
 
     @property
     def owns_kernel(self) -> bool:

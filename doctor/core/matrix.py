@@ -1,16 +1,23 @@
-"""The compatibility matrix as typed rows, and the look-ups that judgements need. Data, no rules.
+"""Look-ups over the compatibility matrix that judgements need. Data, no rules.
 
 Rows come from `matrices/*.yaml`, through the strict loader and the build of `doctor.edition`. Every row
-names its source and the date it was read.
+names its source and the date it was read. Each table is decoded, and each index built, on first use.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cached_property
 
 import msgspec
 
-from doctor.core.versions import Dotted, Version
+from doctor.core.edition import Edition, dec_version, enc_version
+from doctor.core.rows.base import Confidence, OpenModule, Row
+from doctor.core.rows.cause import CauseRow, RemedyRow
+from doctor.core.rows.driver import DriverBranch, DriverRule, ToolkitRow, ToolkitUpdate
+from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
+from doctor.core.rows.package import Component, Release
+from doctor.core.rows.system import KernelRow, SystemRow
+from doctor.core.versions import Dotted
 
 __all__ = [
     "Architecture",
@@ -32,261 +39,66 @@ __all__ = [
     "enc_version",
 ]
 
-Confidence = Literal["vendor", "measured", "derived", "unverified"]
-
-#: Whether a GPU runs with the open kernel modules.
-OpenModule = Literal["required", "supported", "unsupported"]
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What every row carries. `unverified` names the fields no primary source was read for."""
-
-    source: tuple[str, ...]
-    as_of: str
-    confidence: Confidence
-    review_by: str
-    unverified: tuple[str, ...] = ()
-    note: str = ""
-
-
-class Architecture(Row, frozen=True, kw_only=True):
-    """A GPU architecture: what all its chips share."""
-
-    architecture: str
-    compute_capability: tuple[str, ...]
-    """`("5.0", "5.2")`."""
-    sm: tuple[str, ...]
-    """nvcc target numbers, as `ToolkitRow.sm_targets` has them; Thor has two, `("101", "110")`."""
-    open_module: OpenModule | None = None
-    first_cuda: Dotted | None = None
-    last_cuda_major: int | None = None
-    first_branch: int | None = None
-    """The first driver branch that drives it: 570."""
-    last_branch: int | None = None
-    """The last one that does: 580 for Volta; None while it is still supported."""
-    bf16: bool | None = None
-    fp16_tensor: bool | None = None
-    int8_tensor: bool | None = None
-    fp8: bool | None = None
-    fp4: bool | None = None
-    mig: bool | None = None
-
-
-class Product(Row, frozen=True, kw_only=True):
-    """A card as it is sold; its ids point into the PCI table."""
-
-    product: str
-    pci_device_ids: tuple[str, ...]
-    """`10de:2335`, lower case."""
-    architecture: str
-    compute_capability: str
-    memory_gb: float | None = None
-    memory_type: str = ""
-    bandwidth_gb_s: float | None = None
-    ecc: bool | None = None
-    nvlink: str = ""
-    """`yes`, `bridge` or empty."""
-    needs_fabric_manager: bool | None = None
-    open_module: OpenModule | None = None
-    min_driver: Dotted | None = None
-    mig_instances: int | None = None
-    mig_min_driver: Dotted | None = None
-    is_arm64: bool = False
-    supports_forward_compat: bool | None = None
-
-
-class Chip(Row, frozen=True, kw_only=True):
-    """A chip code: what decides the architecture and capability of every id that carries it."""
-
-    chip: str
-    """`GH100`."""
-    architecture: str
-    compute_capability: str
-
-
-class GpuRow(Row, frozen=True, kw_only=True):
-    """A PCI device id, or the boards of one id that a name or a memory size sets apart.
-
-    The build fills `architecture` and `compute_capability` in from the chip, `open_module` and
-    `last_branch` from the architecture; all rows of an id agree on them.
-    """
-
-    pci_device_id: str
-    """`10de:26b9`, lower case."""
-    name: str
-    former_names: tuple[str, ...] = ()
-    """Names that earlier lists gave to the same boards."""
-    chip: str
-    architecture: str
-    compute_capability: str
-    open_module: OpenModule | None = None
-    last_branch: int | None = None
-    min_driver: Dotted | None = None
-    """The first public open-module release that lists the id, where one does (no floor by itself)."""
-    memory_gb: float | None = None
-    memory_type: str = ""
-    bandwidth_gb_s: float | None = None
-    subsystem_ids: tuple[str, ...] = ()
-    """The boards meant, `10de:14a9`; empty when the row is for every board no other row names."""
-    unlisted_subsystems: int = 0
-    """How many boards carry the name when the matrix does not list their ids."""
-
-    @property
-    def is_general(self) -> bool:
-        """True for the row of every board that no other row names."""
-        return not self.subsystem_ids and not self.unlisted_subsystems
-
-
-class DriverBranch(Row, frozen=True, kw_only=True):
-    """A driver branch."""
-
-    branch: str
-    """`R580`."""
-    major: int
-    kind: str
-    """`LTSB`, `production`, `new feature`, …"""
-    status: Literal["supported", "ended", "superseded"]
-    ends: str = ""
-    """Month its support ends, `2028-06`; empty when no source says."""
-    cuda_version: Dotted | None = None
-    """The highest CUDA its driver API speaks."""
-    min_architecture: str = ""
-    last_for: tuple[str, ...] = ()
-    """Architectures that no later branch drives."""
-    security_floor: Dotted | None = None
-    latest_known: Dotted | None = None
-    open_module: bool | None = None
-    """False when the branch is older than the open modules."""
-    proprietary_module: bool | None = None
-    """False when the branch has open modules only."""
-    releases: tuple[Dotted, ...] = ()
-
-
-class DriverRule(Row, frozen=True, kw_only=True):
-    """A sentence about drivers or CUDA that has a source but no table; explanations quote its id."""
-
-    id: str
-    fact: str
-
-
-class ToolkitUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An update release of a toolkit, and the driver it came with."""
-
-    version: Dotted
-    driver: Dotted | None = None
-
-
-class ToolkitRow(Row, frozen=True, kw_only=True):
-    """A CUDA toolkit minor release."""
-
-    cuda: Dotted
-    driver: Dotted | None = None
-    """The Linux driver it was released with: full features, no hard floor within the major."""
-    driver_floor: Dotted
-    """The least driver for minor-version compatibility within the major."""
-    updates: tuple[ToolkitUpdate, ...] = ()
-    sm_targets: tuple[str, ...] = ()
-    max_host_gcc_major: int | None = None
-    max_host_clang_major: int | None = None
-
-
-class RemedyRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What to do about a cause. Commands are argv lists; they never switch off a security feature."""
-
-    summary: str
-    commands: tuple[tuple[str, ...], ...] = ()
-    needs_root: bool = True
-    cost: str
-    """`none`, `drain`, `reload`, `reboot`, `reinstall`, `hardware`: what it interrupts at most."""
-    undo: str = ""
-    blast_radius: str = ""
-    """Whom or what it hits, in a sentence."""
-
-
-class CauseRow(Row, frozen=True, kw_only=True):
-    """A root cause: when it holds, what it explains, what rules it out, what to do."""
-
-    id: str
-    """Of the taxonomy: `driver.userspace_kernel_mismatch`."""
-    layer: str
-    title: str
-    """One sentence an admin understands."""
-    when: tuple[str, ...] = ()
-    """Claims that must all hold; `not NAME` negates. See `doctor.core.claims`."""
-    ruled_out_by: tuple[str, ...] = ()
-    """Claims any of which rules it out."""
-    yields_to: tuple[str, ...] = ()
-    """Claims of a closer cause: one that holds rules it out; untold, they leave it true but not certain."""
-    explains: tuple[str, ...] = ()
-    """Finding ids that follow from it."""
-    refines: str = ""
-    """The more general cause that this one names more closely."""
-    patterns: tuple[str, ...] = ()
-    """Regular expressions for `explain` on text."""
-    deciding_facts: tuple[str, ...] = ()
-    """What would settle it when it is open, as a person would look it up."""
-    remedy: RemedyRow | None = None
-
-
-class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The compiled matrix: one file, read in milliseconds."""
-
-    schema: Literal["mopt.matrix/1"] = "mopt.matrix/1"
-    name: str
-    """`2026.11`."""
-    as_of: str
-    digest: str
-    """SHA-256 over the YAML sources, in name order."""
-    architectures: tuple[Architecture, ...]
-    products: tuple[Product, ...]
-    chips: tuple[Chip, ...]
-    gpus: tuple[GpuRow, ...]
-    drivers: tuple[DriverBranch, ...]
-    driver_rules: tuple[DriverRule, ...]
-    toolkits: tuple[ToolkitRow, ...]
-    causes: tuple[CauseRow, ...]
-
-    def rows(self) -> dict[str, tuple[Row, ...]]:
-        """Every row by component, in the order of the fields."""
-        return {
-            "architectures": self.architectures,
-            "products": self.products,
-            "chips": self.chips,
-            "gpus": self.gpus,
-            "drivers": self.drivers,
-            "driver_rules": self.driver_rules,
-            "toolkits": self.toolkits,
-            "causes": self.causes,
-        }
-
 
 class Matrix:
     """Look-ups over an edition. A miss is None: *not in this matrix*, which is not *unsupported*."""
 
-    __slots__ = (
-        "_architectures",
-        "_branches",
-        "_causes",
-        "_chips",
-        "_gpus",
-        "_products",
-        "_rules",
-        "_toolkits",
-        "edition",
-    )
-
     def __init__(self, edition: Edition) -> None:
         self.edition = edition
-        self._gpus: dict[str, list[GpuRow]] = {}
-        for gpu in edition.gpus:
-            self._gpus.setdefault(gpu.pci_device_id, []).append(gpu)
-        self._products = {i: row for row in edition.products for i in row.pci_device_ids}
-        self._architectures = {row.architecture: row for row in edition.architectures}
-        self._chips = {row.chip: row for row in edition.chips}
-        self._branches = {row.major: row for row in edition.drivers}
-        self._rules = {row.id: row for row in edition.driver_rules}
-        self._toolkits = {row.cuda.parts[:2]: row for row in edition.toolkits}
-        self._causes = {row.id: row for row in edition.causes}
+
+    @cached_property
+    def _gpus(self) -> dict[str, list[GpuRow]]:
+        found: dict[str, list[GpuRow]] = {}
+        for gpu in self.edition.gpus:
+            found.setdefault(gpu.pci_device_id, []).append(gpu)
+        return found
+
+    @cached_property
+    def _products(self) -> dict[str, Product]:
+        return {i: row for row in self.edition.products for i in row.pci_device_ids}
+
+    @cached_property
+    def _architectures(self) -> dict[str, Architecture]:
+        return {row.architecture: row for row in self.edition.architectures}
+
+    @cached_property
+    def _chips(self) -> dict[str, Chip]:
+        return {row.chip: row for row in self.edition.chips}
+
+    @cached_property
+    def _branches(self) -> dict[int, DriverBranch]:
+        return {row.major: row for row in self.edition.drivers}
+
+    @cached_property
+    def _rules(self) -> dict[str, DriverRule]:
+        return {row.id: row for row in self.edition.driver_rules}
+
+    @cached_property
+    def _toolkits(self) -> dict[tuple[int, ...], ToolkitRow]:
+        return {row.cuda.parts[:2]: row for row in self.edition.toolkits}
+
+    @cached_property
+    def _causes(self) -> dict[str, CauseRow]:
+        return {row.id: row for row in self.edition.causes}
+
+    @cached_property
+    def _components(self) -> dict[str, Component]:
+        return {row.component: row for row in self.edition.components}
+
+    @cached_property
+    def _releases(self) -> dict[str, dict[str, Release]]:
+        found: dict[str, dict[str, Release]] = {}
+        for row in self.edition.releases:
+            found.setdefault(row.component, {})[row.version.raw] = row
+        return found
+
+    @cached_property
+    def _systems(self) -> dict[str, SystemRow]:
+        return {name: row for row in self.edition.systems for name in (*row.same_as, row.system)}
+
+    @cached_property
+    def _kernels(self) -> dict[tuple[int, ...], KernelRow]:
+        return {row.kernel.parts[:2]: row for row in self.edition.kernels}
 
     def gpus(self, device_id: str) -> tuple[GpuRow, ...]:
         """Every row of a PCI id: one, or one for each kind of board that shares it."""
@@ -353,6 +165,25 @@ class Matrix:
             return None, None
         return architecture.first_branch, row.last_branch or architecture.last_branch
 
+    def component(self, name: str) -> Component | None:
+        return self._components.get(name)
+
+    def releases(self, component: str) -> tuple[Release, ...]:
+        """The releases of a Python package, oldest version first; none where the matrix has no such table."""
+        return tuple(self._releases.get(component, {}).values())
+
+    def release(self, component: str, version: str) -> Release | None:
+        """One release by its version as the package index writes it."""
+        return self._releases.get(component, {}).get(version)
+
+    def system(self, name: str) -> SystemRow | None:
+        """The row of an operating system: `rocky-9`, and `rhel-9` as well."""
+        return self._systems.get(name)
+
+    def kernel(self, release: Dotted) -> KernelRow | None:
+        """The row of a kernel's minor release; `6.8.0-124-generic` finds `6.8`."""
+        return self._kernels.get((*release.parts, 0)[:2])
+
 
 def _common(rows: tuple[GpuRow, ...]) -> GpuRow:
     """One row for several boards of an id: what they share, and nothing more."""
@@ -375,17 +206,3 @@ def _common(rows: tuple[GpuRow, ...]) -> GpuRow:
         unlisted_subsystems=sum(row.unlisted_subsystems for row in rows),
         **{**differing, **shared},
     )
-
-
-def enc_version(value: object) -> str:
-    """How msgspec writes a version: its raw text."""
-    if isinstance(value, Version):
-        return value.raw
-    raise NotImplementedError(f"{type(value).__name__} is not a type of the matrix")
-
-
-def dec_version(kind: type, value: object) -> object:
-    """How msgspec reads a version back."""
-    if issubclass(kind, Version) and isinstance(value, str):
-        return kind(value)
-    raise NotImplementedError(f"{kind.__name__} is not a type of the matrix")

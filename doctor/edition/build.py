@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.core.matrix import Edition, enc_version
+from doctor.core.edition import Edition, enc_version
 from doctor.edition.digest import read_sources
 from doctor.edition.source import compile_edition
 

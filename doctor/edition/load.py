@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 
 from doctor.config import data_dir
-from doctor.core.matrix import Edition, Matrix, dec_version
+from doctor.core.edition import Edition, layout, read_edition
+from doctor.core.matrix import Matrix
 from doctor.edition.digest import digest, read_sources
 from doctor.errors import MatrixError
 
@@ -46,17 +47,14 @@ def is_source_tree(folder: Path) -> bool:
 
 def decode(data: bytes, name: str) -> Edition:
     """A compiled edition. Raises MatrixError when it is damaged or of another version."""
+    hints = ("remove the file in a source tree; install again elsewhere",)
     try:
-        return _decoder().decode(data)
+        edition = read_edition(data)
     except msgspec.MsgspecError as error:
-        raise MatrixError(
-            f"`{name}` is not an edition that this version reads: {error}",
-            hints=("remove the file in a source tree; install again elsewhere",),
-        ) from error
-
-
-def _decoder() -> msgspec.json.Decoder[Edition]:
-    return msgspec.json.Decoder(Edition, dec_hook=dec_version)
+        raise MatrixError(f"`{name}` is not an edition that this version reads: {error}", hints=hints) from error
+    if edition.layout != layout():
+        raise MatrixError(f"`{name}` was compiled for the rows of another version", hints=hints)
+    return edition
 
 
 def _current(folder: Path, compiled: Path) -> Edition:

@@ -9,21 +9,12 @@ from typing import Any, TypeVar
 import msgspec
 from yaml.nodes import ScalarNode
 
-from doctor.core.matrix import (
-    Architecture,
-    CauseRow,
-    Chip,
-    Confidence,
-    DriverBranch,
-    DriverRule,
-    Edition,
-    GpuRow,
-    Product,
-    Row,
-    ToolkitRow,
-)
+from doctor.core.edition import TABLES, Edition, layout
+from doctor.core.rows.base import Confidence, Row
 from doctor.edition.digest import digest
+from doctor.edition.package_relations import judge_packages
 from doctor.edition.relations import Tables, judge_relations
+from doctor.edition.system_relations import judge_systems
 from doctor.edition.strict import BAD, Entry, Faults, Located, Place, Reader, compose, entries, nearest
 from doctor.errors import MatrixError
 
@@ -31,15 +22,39 @@ __all__ = ["compile_edition"]
 
 R = TypeVar("R", bound=Row)
 
-#: Which sections a file has. Order matters once: chips are read before the ids that name them.
-_FILES: dict[str, dict[str, type[Row]]] = {
-    "causes.yaml": {"causes": CauseRow},
-    "cuda.yaml": {"toolkits": ToolkitRow, "rules": DriverRule},
-    "drivers.yaml": {"branches": DriverBranch, "rules": DriverRule},
-    "gpus.yaml": {"architectures": Architecture, "products": Product, "rules": DriverRule},
-    "pci_ids.yaml": {"chips": Chip, "gpus": GpuRow},
+#: Which tables a file has rows of. Order matters once: chips are read before the ids that name them.
+_FILES: dict[str, tuple[str, ...]] = {
+    "advisories.yaml": ("advisories",),
+    "ansible.yaml": ("ansible",),
+    "causes.yaml": ("causes",),
+    "components.yaml": ("components", "relations"),
+    "container.yaml": ("tools", "stacks", "rules"),
+    "cuda.yaml": ("toolkits", "rules"),
+    "drivers.yaml": ("branches", "rules"),
+    "engines.yaml": (
+        *("hardware", "models", "quantization", "quantization_gates", "quantization_support", "kv_cache"),
+        "rules",
+    ),
+    "flashinfer.yaml": ("releases",),
+    "gpus.yaml": ("architectures", "products", "rules"),
+    "kernels.yaml": ("kernels", "rules"),
+    "modelopt.yaml": ("releases",),
+    "names.yaml": ("names", "commands"),
+    "pci_ids.yaml": ("chips", "gpus"),
+    "sglang.yaml": ("releases",),
+    "speeds.yaml": ("speeds", "speed_ranges", "rules"),
+    "systems.yaml": ("systems", "rules"),
+    "tensorrt.yaml": ("releases", "rules"),
+    "tensorrt_llm.yaml": ("releases", "rules"),
+    "torch.yaml": ("releases",),
+    "torch_tensorrt.yaml": ("releases",),
+    "vllm.yaml": ("releases",),
+    "xgrammar.yaml": ("releases",),
 }
 _HEAD = "edition.yaml"
+
+#: Sections that have another name than their table.
+_TABLE_OF = {"branches": "drivers", "rules": "driver_rules"}
 
 #: Without rows of these an edition is of no use. Causes may live elsewhere while they are written.
 _NEEDED = ("cuda.yaml", "drivers.yaml", "gpus.yaml", "pci_ids.yaml")
@@ -57,6 +72,7 @@ class _Defaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What rows of a file have in common. A row's source is never among it."""
 
     as_of: str | None = None
+    component: str | None = None
     confidence: Confidence | None = None
     review_by: str | None = None
 
@@ -79,6 +95,8 @@ def compile_edition(sources: Mapping[str, bytes]) -> Edition:
             _File(name, sources[name], faults, tables).read()
     if head is not None:
         judge_relations(tables, head.as_of, faults)
+        judge_packages(tables, head.as_of, faults)
+        judge_systems(tables, head.as_of, faults)
     if faults or head is None:
         lines = faults.lines()
         word = "fault" if len(lines) == 1 else "faults"
@@ -92,22 +110,15 @@ def _read_head(data: bytes, faults: Faults) -> _Head | None:
 
 
 def _edition(head: _Head, tables: Tables, sha256: str) -> Edition:
-    def rows(section: str) -> tuple[Any, ...]:
-        return tuple(located.row for located in tables[section])
+    sections = {table: section for section, table in _TABLE_OF.items()}
+    rows: dict[str, Any] = {
+        table: tuple(located.row for located in tables[sections.get(table, table)]) for table in TABLES
+    }
+    return Edition(name=head.name, as_of=head.as_of, digest=sha256, layout=layout(), **rows)
 
-    return Edition(
-        name=head.name,
-        as_of=head.as_of,
-        digest=sha256,
-        architectures=rows("architectures"),
-        products=rows("products"),
-        chips=rows("chips"),
-        gpus=rows("gpus"),
-        drivers=rows("branches"),
-        driver_rules=rows("rules"),
-        toolkits=rows("toolkits"),
-        causes=rows("causes"),
-    )
+
+def _kind(section: str) -> type[Row]:
+    return TABLES[_TABLE_OF.get(section, section)]
 
 
 class _File:
@@ -137,8 +148,8 @@ class _File:
             self._faults.add(at, f"unknown section{nearest(key, known)}")
         self._read_sources(parts.get("sources"))
         self._read_defaults(parts.get("defaults"))
-        for key, kind in sections.items():
-            self._read_section(key, kind, parts.get(key))
+        for key in sections:
+            self._read_section(key, _kind(key), parts.get(key))
         if len(self._faults) == before:
             self._refuse_unused()
 
@@ -157,7 +168,7 @@ class _File:
             return
         defaults = self._reader.struct(entry.node, _Defaults, "defaults")
         # Bad defaults are one fault, not one for each row that relies on them.
-        bad = dict.fromkeys(("as_of", "confidence", "review_by"), BAD)
+        bad = dict.fromkeys(("as_of", "component", "confidence", "review_by"), BAD)
         self._defaults = msgspec.to_builtins(defaults) if defaults else bad
 
     def _read_sources(self, entry: Entry | None) -> None:
@@ -181,7 +192,8 @@ class _File:
     def _fill(self, given: dict[str, Any], at: Callable[[str], Place]) -> None:
         """What a row need not repeat: the file's defaults, and what its chip says."""
         for name, value in self._defaults.items():
-            given.setdefault(name, value)
+            if name in _kind(self._section).__struct_fields__:
+                given.setdefault(name, value)
         code = given.get("chip")
         if code is None or self._section != "gpus":
             return

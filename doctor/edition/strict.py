@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from doctor.core.versions import Version
+from doctor.core.versions import Dotted, Version
 from doctor.timeouts import MATRIX_DEPTH_MAX, MATRIX_FILE_BYTES_MAX, MATRIX_NODES_MAX
 
 __all__ = ["BAD", "Entry", "Faults", "Located", "Place", "Reader", "compose", "entries", "nearest"]
@@ -38,10 +38,21 @@ _FORMS: dict[str, tuple[str, str]] = {
     "ends": (r"\d{4}-(0[1-9]|1[0-2])", "a month such as `2028-06`"),
     "as_of": (r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "a date such as `2026-11-30`"),
     "review_by": (r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "a date such as `2026-11-30`"),
+    "released": (r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "a date such as `2026-11-30`"),
+    "support_ends": (r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "a date such as `2026-11-30`"),
+    "extended_ends": (r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", "a date such as `2026-11-30`"),
+    "min_compute_capability": (r"\d+\.\d", "a compute capability such as `9.0`"),
+    "native_compute_capability": (r"\d+\.\d", "a compute capability such as `9.0`"),
+    "ptx": (r"\d+\.\d", "a compute capability such as `9.0`"),
+    "interpreters": (r"3\.\d{1,2}", "a Python version such as `3.12`"),
+    "cves": (r"CVE-\d{4}-\d{4,7}", "a number such as `CVE-2026-24260`"),
 }
 
 #: Fields that name a row in messages, in order of preference.
-_LABELS = ("id", "pci_device_id", "product", "chip", "branch", "cuda", "architecture")
+_LABELS = (
+    *("id", "pci_device_id", "product", "chip", "branch", "cuda", "architecture", "version", "line"),
+    *("system", "kernel", "method", "scheme", "family", "dtype", "name", "command", "gpu", "component"),
+)
 
 
 class Place(NamedTuple):
@@ -249,6 +260,8 @@ class Reader:
             return self._value(node, next(a for a in get_args(kind) if a is not type(None)), path)
         if origin is tuple:
             return self._list(node, get_args(kind)[0], path)
+        if origin is dict:
+            return self._texts(node, path)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             nested = self._row(node, kind, path, lambda _given, _at: None)
             return nested.row if nested else BAD
@@ -263,6 +276,14 @@ class Reader:
             return self._wrong(node, path, "an empty list says nothing: leave the field out")
         values = [self._value(item, kind, f"{path}[{n}]") for n, item in enumerate(node.value)]
         return BAD if any(value is BAD for value in values) else tuple(values)
+
+    def _texts(self, node: Node, path: str) -> Any:
+        """A mapping of text to text."""
+        found = entries(node, self._place(node, path), self._faults)
+        if not found:
+            return self._wrong(node, path, f"a mapping is wanted, not {_empty_or(node)}")
+        texts = {name: self._value(entry.node, str, f"{path}.{name}") for name, entry in found.items()}
+        return BAD if any(text is BAD for text in texts.values()) else texts
 
     def _scalar(self, node: ScalarNode, kind: Any, path: str) -> Any:
         resolved, text = node.tag.rpartition(":")[2], node.value
@@ -301,6 +322,11 @@ class Reader:
         return text
 
     def _version(self, node: ScalarNode, kind: type[Version], path: str) -> Any:
+        if kind is not Dotted:
+            try:
+                return kind(node.value)
+            except ValueError as error:
+                return self._wrong(node, path, str(error))
         # The scheme itself lets a suffix pass (`6.8.0-124-generic`); no version in a matrix has one.
         if not re.fullmatch(r"\d+(\.\d+)*", node.value):
             return self._wrong(node, path, f"`{node.value[:40]}` is not a version such as `580.126.09`")
@@ -334,6 +360,8 @@ def _label(node: Node, index: int) -> str:
 
 
 def _empty_or(node: Node) -> str:
+    if isinstance(node, MappingNode):
+        return "an empty one"
     return "an empty list" if isinstance(node, SequenceNode) else _kind(node)
 
 

@@ -22,7 +22,14 @@ from doctor.timeouts import (
     COLLECT_GRACE_S,
 )
 
-__all__ = ["CALLER_VARIABLES", "collect_live", "evidence_from_stream", "list_items"]
+__all__ = [
+    "CALLER_VARIABLES",
+    "Collecting",
+    "collect_live",
+    "evidence_from_stream",
+    "list_items",
+    "start_collecting",
+]
 
 #: What of the caller's environment is evidence; the collector's own list, tested to be the same.
 CALLER_VARIABLES = (
@@ -55,12 +62,17 @@ def collect_live(*, budget_s: float, sysroot: str | None) -> Evidence:
 
     Raises `ProbeError` when there is no report: it could not start, crashed, or did not end.
     """
-    collector = _Collector(budget_s, sysroot)
-    try:
-        stream = collector.read(time.monotonic() + budget_s + COLLECT_GRACE_S)
-    finally:
-        collector.end()
-    return evidence_from_stream(stream)
+    with start_collecting(budget_s=budget_s, sysroot=sysroot) as collecting:
+        return collecting.evidence()
+
+
+def start_collecting(*, budget_s: float, sysroot: str | None) -> Collecting:
+    """Starts the collector and returns at once: there is time to import and load while it works.
+
+    Use it as a context: leaving it ends the collector if it has not ended. Raises `ProbeError` when it
+    cannot start.
+    """
+    return Collecting(budget_s, sysroot)
 
 
 def list_items() -> str:
@@ -98,11 +110,12 @@ def _environment() -> dict[str, str]:
     return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": "/", _PREFIX: "1", **caller}
 
 
-class _Collector:
-    """The collector's process. Raises `ProbeError` when it cannot start."""
+class Collecting:
+    """A collector at work. Raises `ProbeError` when it cannot start."""
 
     def __init__(self, budget_s: float, sysroot: str | None) -> None:
         self._budget_s = budget_s
+        self._deadline = time.monotonic() + budget_s + COLLECT_GRACE_S
         self._status: int | None = None
         self._out, out_writer = os.pipe()
         self._err, err_writer = os.pipe()
@@ -115,6 +128,16 @@ class _Collector:
         finally:
             os.close(out_writer)
             os.close(err_writer)
+
+    def __enter__(self) -> Collecting:  # noqa: PYI034 - Self would cost the import of typing
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def evidence(self) -> Evidence:
+        """What it found, once it is done. Raises `ProbeError` when there is no report."""
+        return evidence_from_stream(self.read(self._deadline))
 
     def read(self, deadline: float) -> bytes:
         """Its stream to the end. Raises `ProbeError` at the deadline, at the cap and after a crash."""

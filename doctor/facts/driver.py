@@ -148,4 +148,8 @@ def _device_nodes(evidence: Evidence) -> Fact[tuple[DeviceNode, ...]]:
     ]
     if not items:
         return Absent(reason="not_collected", origin="stat:/dev/nvidia")
+    silent = next((i for i in items if i.status not in ("ok", "missing", "truncated")), None)
+    if silent is not None:
+        # One node without an answer, and the list claims the absence of what may be there.
+        return absent(evidence.read(silent.key))
     return Known(value=tuple(nodes), origin="stat:/dev/nvidia")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.core.evidence import Evidence
+from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known, PciDevice
 from doctor.facts.lspci import read_lspci
 from doctor.facts.source import absent, exists, fraction, line_of, pci_address, stat_of, whole
@@ -26,6 +26,10 @@ def read_pci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]]:
     listed = read_lspci(evidence)
     if listed is not None:
         return listed
+    unread = _unread(evidence, addresses)
+    if unread is not None:
+        # A function that did not say whose it is may be a GPU.
+        return absent(unread)
     if addresses or exists(evidence, _BUS):
         return Known(value=(), origin=origin)
     bus = stat_of(evidence, _BUS)
@@ -36,8 +40,15 @@ def read_pci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]]:
 
 
 def _addresses(evidence: Evidence) -> list[str]:
-    names = {item.key.removeprefix(f"file:{_BUS}/").partition("/")[0] for item in evidence.below(f"{_BUS}/")}
+    items = [*evidence.below(f"{_BUS}/"), *evidence.below(f"{_BUS}/", "stat")]
+    names = {item.key.partition(f":{_BUS}/")[2].partition("/")[0] for item in items}
     return sorted(name for name in names if pci_address(name))
+
+
+def _unread(evidence: Evidence, addresses: list[str]) -> Reading | None:
+    """The first vendor file that gave nothing; None when every function said whose it is."""
+    readings = (evidence.file(f"{_BUS}/{address}/vendor") for address in addresses)
+    return next((r for r in readings if not r.has_data and r.status != "missing"), None)
 
 
 def _device(evidence: Evidence, address: str) -> PciDevice | None:

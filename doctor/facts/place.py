@@ -86,7 +86,23 @@ def _is_wsl_kernel(evidence: Evidence, text: str) -> bool:
     return named or bool(exists(evidence, "/dev/dxg")) or bool(exists(evidence, "/usr/lib/wsl"))
 
 
+#: Inode numbers of the first namespaces, fixed in the kernel's sources (include/linux/proc_ns.h).
+#: A container has a PID, UTS or cgroup namespace of its own. A machine whose root file system was made
+#: from a container image, such as a micro VM, has marker files of a container and all first namespaces.
+_FIRST_NAMESPACES = {"pid": "4026531836", "uts": "4026531838", "cgroup": "4026531835"}
+
+
+def _has_first_namespaces(evidence: Evidence) -> bool:
+    links = {name: evidence.item(f"stat:/proc/self/ns/{name}") for name in _FIRST_NAMESPACES}
+    return all(
+        link is not None and link.link == f"{name}:[{_FIRST_NAMESPACES[name]}]"
+        for name, link in links.items()
+    )
+
+
 def _container(evidence: Evidence) -> _Found | None:
+    if _has_first_namespaces(evidence):
+        return None
     detect = evidence.command("systemd-detect-virt")
     if _text(detect) in _CONTAINERS:
         return "container", _text(detect), detect.origin
@@ -111,6 +127,8 @@ def _container(evidence: Evidence) -> _Found | None:
 def _machine(evidence: Evidence) -> _Found | None:
     detect = evidence.command("systemd-detect-virt")
     word = _text(detect)
+    if word in _CONTAINERS:
+        word = ""  # the namespaces have told better
     if word == "none":
         return "bare_metal", "", detect.origin
     if re.fullmatch(r"[a-z0-9-]{2,30}", word):

@@ -255,3 +255,5 @@ def test_device_nodes():
     assert second.path == "/dev/dri/card0"
     assert driver(stats={"/dev/nvidiactl": None}).device_nodes.value == ()
     assert driver().device_nodes.reason == "not_collected"
+    silent = driver(stats={"/dev/nvidia0": char}, absent={"stat:/dev/nvidia-uvm": "timeout"})
+    assert silent.device_nodes.reason == "timeout"

@@ -111,6 +111,14 @@ def test_what_an_empty_answer_means():
     assert read_pci(evidence(absent={f"stat:{TOP}": "denied"})).reason == "denied"
 
 
+@pytest.mark.parametrize("status", ["timeout", "denied"])
+def test_a_function_that_does_not_say_whose_it_is_may_be_a_gpu(status):
+    absent = {f"file:{GPU}/vendor": status}
+    assert read_pci(evidence(stats=BUS, absent=absent)).reason == status
+    # Asked for its driver alone: it is there, and nobody read its vendor.
+    assert read_pci(evidence(stats={**BUS, f"{GPU}/driver": "x/nvidia"})).reason == "not_collected"
+
+
 NN = """00:00.0 Host bridge [0600]: Intel Corporation Device [8086:0d57]
 41:00.0 3D controller [0302]: NVIDIA Corporation AD102GL [L40S] [10de:26b9] (rev a1)
 c1:00.0 VGA compatible controller [0300]: NVIDIA Corporation Device [10de:2c02] (rev ff)

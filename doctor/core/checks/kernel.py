@@ -37,6 +37,8 @@ def module_on_disk(case: Case) -> Iterator[Outcome]:
         yield passed("no file was found, and the module is loaded", wanted=wanted)
     elif release is None:
         yield unknown("the release of the running kernel was not read", wanted=wanted)
+    elif module_loaded(case).holds is None:
+        yield unknown("no file was found; whether the module is loaded was not read", wanted=wanted)
     elif not isinstance(case.host.kernel.installed, Known):
         yield unknown("`/lib/modules` was not read", wanted=wanted, why=(case.host.kernel.installed.detail,))
     elif kernel is None or isinstance(kernel.nvidia_modules, Known):

@@ -143,11 +143,9 @@ def place_is(kind: str) -> Claim:
 
 
 def on_wsl(case: Case) -> Claimed:
-    """Under WSL2; its kernel names Microsoft, where nothing else speaks of the place."""
-    release = known(case.host.kernel.release)
-    if case.virtualisation or release is None:
-        return place_is("wsl2")(case)
-    return either("microsoft" in release.lower(), f"the kernel is {release}")
+    """Under WSL2; where nothing speaks of the place, its kernel does, and any other kernel is not it."""
+    claimed = place_is("wsl2")(case)
+    return no() if claimed.holds is None and known(case.host.kernel.release) else claimed
 
 
 def updates_unfenced(case: Case) -> Claimed:

@@ -70,6 +70,11 @@ MODULE_ON_DISK: dict[str, tuple[Host, Status, str]] = {
         "unknown",
         "not read",
     ),
+    "no file, and whether it is loaded was not read": (
+        without(UNBUILT, ["driver.kernel_version", "kernel.modules"], "denied"),
+        "unknown",
+        "whether the module is loaded",
+    ),
     "not loaded, running release not known": (
         without(UNBUILT, ["kernel.release"]),
         "unknown",

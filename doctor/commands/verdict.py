@@ -1,0 +1,137 @@
+"""From evidence to the answer of `check`: reads the facts, judges them, renders and writes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from time import perf_counter
+
+import msgspec
+
+from doctor import __version__
+from doctor.config import Settings
+from doctor.core.check import Check
+from doctor.core.checks import CHECKS
+from doctor.core.evidence import Evidence
+from doctor.core.finding import AREAS, CheckReport
+from doctor.core.goal import PRESENT
+from doctor.core.host import Host
+from doctor.core.judge import judge, selected
+from doctor.edition.load import load_matrix
+from doctor.errors import UsageError
+from doctor.evidence.live import Collecting
+from doctor.facts.read import read_host
+
+__all__ = ["give", "list_checks"]
+
+_TEXT_WIDTH = 80
+#: For --quiet: the first line is the answer, whole.
+_UNWRAPPED = 10_000
+
+
+def give(options: argparse.Namespace, settings: Settings, live: Collecting | None, started: float) -> int:
+    """Judge what `live` collects, or the bundle that the options name; returns the exit code."""
+    checks = _chosen(options)
+    if options.goal != PRESENT.text:
+        raise UsageError(
+            f"the goal `{options.goal}` needs the resolver, which this version does not have",
+            hints=("`--goal present` judges what is installed; it is the default",),
+        )
+    matrix = load_matrix()
+    evidence = live.evidence() if live else _read(options.bundle)
+    collected = perf_counter()
+    host = read_host(evidence)
+    read = perf_counter()
+    report = judge(host, matrix, checks=checks, tool=f"mopt-doctor {__version__}")
+    report = _finish(
+        report,
+        strict=options.strict,
+        timings={
+            "collect_ms": round((collected - started) * 1000, 1),
+            "read_ms": round((read - collected) * 1000, 1),
+            "judge_ms": round((perf_counter() - read) * 1000, 1),
+        },
+    )
+    _write(_render(report, host, options, settings), options.output)
+    return report.exit_code
+
+
+def list_checks(options: argparse.Namespace) -> int:
+    """Print the checks that the options choose; 0."""
+    for one in _chosen(options):
+        mark = "decides" if one.is_critical else ""
+        sys.stdout.write(f"{one.id:<28} {one.title:<44} {mark}".rstrip() + "\n")
+    return 0
+
+
+def _read(path: str) -> Evidence:
+    from doctor.evidence.bundle import read_bundle
+
+    return read_bundle(path)
+
+
+def _words(values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in value.split(",") if word]
+
+
+def _chosen(options: argparse.Namespace) -> tuple[Check, ...]:
+    only, skip = _words(options.only), _words(options.skip)
+    names = {*AREAS, *(c.id for c in CHECKS)}
+    for word in (*only, *skip):
+        if word not in names:
+            from difflib import get_close_matches
+
+            near = get_close_matches(word, sorted(names), n=1)
+            hints = (f"nearest: `{near[0]}`",) if near else ("`mopt-doctor check --list-checks` lists them",)
+            raise UsageError(f"`{word}` is neither an area nor a check", hints=hints)
+    return selected(only, skip)
+
+
+def _finish(report: CheckReport, *, strict: bool, timings: dict[str, float]) -> CheckReport:
+    """The report with its timings; under --strict a warning makes a ready host not ready."""
+    report = msgspec.structs.replace(report, timings=timings)
+    if strict and report.verdict == "ready" and any(f.status == "warn" for f in report.findings):
+        scopes = tuple(msgspec.structs.replace(s, verdict="not_ready") for s in report.scopes)
+        return msgspec.structs.replace(report, verdict="not_ready", exit_code=1, scopes=scopes)
+    return report
+
+
+def _render(report: CheckReport, host: Host, options: argparse.Namespace, settings: Settings) -> bytes:
+    if options.json or options.format == "json":
+        from doctor.report.machine import to_json
+
+        return to_json(report)
+    from doctor.report.text import render_check
+
+    text = render_check(
+        report,
+        width=_UNWRAPPED if options.quiet else _TEXT_WIDTH,
+        colour=settings.colour,
+        ascii_only=settings.ascii_only,
+        verbose=options.verbose,
+        host=host,
+    )
+    return (text.split("\n", 1)[0].rstrip() + "\n" if options.quiet else text).encode()
+
+
+def _write(answer: bytes, path: str | None) -> None:
+    if path is None or path == "-":
+        _write_stdout(answer)
+        return
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(answer)
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be written: {error.strerror}") from None
+
+
+def _write_stdout(answer: bytes) -> None:
+    """A reader that has gone (`| head`) changes no verdict: the exit code stays that of the report."""
+    try:
+        sys.stdout.buffer.write(answer)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
