@@ -102,7 +102,6 @@ WRONG = {
         r"`/nonexistent/x` cannot be written",
     ),
     "collect to where": (["collect"], r"where the bundle goes\n  hint: `-o host\.tar\.gz`"),
-    "config what": (["config"], r"required: COMMAND"),
     "matrix of what": (["matrix", "show", "cpu", "1"], r"invalid choice: 'cpu'"),
 }
 

@@ -55,6 +55,9 @@ _START = "import sys; sys.path.append(sys.argv[1]); import collector; collector.
 
 _STDERR_MAX = 4096
 _BLOCK = 512
+_ARCHIVE_END = bytes(2 * _BLOCK)
+#: What the collector takes after its report at most: its last sweep, and some.
+_LEAVING_S = 0.5
 
 
 def collect_live(*, budget_s: float, sysroot: str | None) -> Evidence:
@@ -117,6 +120,7 @@ class Collecting:
         self._budget_s = budget_s
         self._deadline = time.monotonic() + budget_s + COLLECT_GRACE_S
         self._status: int | None = None
+        self._is_whole = False
         self._out, out_writer = os.pipe()
         self._err, err_writer = os.pipe()
         try:
@@ -146,7 +150,7 @@ class Collecting:
         streams = {self._out: data, self._err: errors}
         for fd in streams:
             poll.register(fd, select.POLLIN)
-        while streams:
+        while self._out in streams:
             for fd, _ in poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 chunk = os.read(fd, 1 << 18)
                 streams[fd] += chunk
@@ -156,13 +160,15 @@ class Collecting:
             del errors[:-_STDERR_MAX]
             if len(data) > BUNDLE_UNPACKED_BYTES_MAX:
                 raise ProbeError(f"the collector's report exceeds {BUNDLE_UNPACKED_BYTES_MAX} bytes")
-            if time.monotonic() >= deadline and streams:
+            if time.monotonic() >= deadline and self._out in streams:
                 raise ProbeError(
                     f"the collector gave no report within its budget of {self._budget_s:g} s"
                     f" and {COLLECT_GRACE_S:g} s of grace",
                     hints=("run again with a longer `--timeout`",),
                 )
-        self._judge(self._wait(deadline), errors.decode("utf-8", "replace").strip())
+        self._is_whole = data.endswith(_ARCHIVE_END)
+        if not self._is_whole:
+            self._judge(self._wait(deadline), errors.decode("utf-8", "replace").strip())
         return bytes(data)
 
     def _wait(self, deadline: float) -> int | None:
@@ -185,10 +191,15 @@ class Collecting:
         raise ProbeError(f"the collector {how} and left no report: {errors or 'it said nothing'}")
 
     def end(self) -> None:
-        """Lets go of its pipes, and ends it when it has not ended by itself."""
+        """Lets go of its pipes, and ends it when it has not ended by itself.
+
+        After its report it only waits for witnesses that are leaving: that gets the time it takes.
+        """
         os.close(self._out)
         os.close(self._err)
         # On SIGTERM it kills what it started; after SIGKILL the kernel does so (PDEATHSIG).
+        if self._is_whole:
+            self._wait(time.monotonic() + _LEAVING_S)
         for number, send, wait_s in ((signal.SIGTERM, os.kill, 0.5), (signal.SIGKILL, os.killpg, 0.2)):
             if self._status is None:
                 send(self._pid, number)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from doctor.core.evidence import Evidence
-from doctor.core.host import Absent, DeviceNode, Driver, Fact, Flavour, GpuReport, Known
+from doctor.core.host import NOT_COLLECTED, Absent, BootLog, DeviceNode, Driver, Fact, Flavour, GpuReport, Known
 from doctor.core.versions import Dotted
-from doctor.facts.bootlogs import read_logs
 from doctor.facts.libraries import read_libraries, userspace_version
 from doctor.facts.loadedlog import module_by_log
 from doctor.facts.nvml import read_nvml
@@ -22,14 +21,16 @@ _VERSION = re.compile(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d{1,6}(?:\.\d{1,6}){1
 _KINDS = frozenset(("char", "block", "link", "file"))
 
 
-def read_driver(evidence: Evidence, *, is_wsl: bool) -> Driver:
-    """The facts of `Host.driver`."""
+def read_driver(
+    evidence: Evidence, *, is_wsl: bool, logs: Fact[tuple[BootLog, ...]] = NOT_COLLECTED
+) -> Driver:
+    """The facts of `Host.driver`; the kernel's log names the module where nothing else does."""
     nvml, smi = read_nvml(evidence), read_smi(evidence)
     libraries = read_libraries(evidence)
     version, flavour = _kernel_version(evidence), _flavour(evidence)
     if isinstance(version, Absent) and version.reason == "not_collected" and not is_wsl:
         # Somebody's report: nothing of `/proc` or `/sys` was asked for.
-        logged, logged_flavour = module_by_log(read_logs(evidence))
+        logged, logged_flavour = module_by_log(logs)
         version = _version_by_witness(nvml, smi) or logged or version
         flavour = (logged_flavour or flavour) if isinstance(flavour, Absent) else flavour
     elif isinstance(version, Absent) and is_wsl:

@@ -18,12 +18,13 @@ def read_host(evidence: Evidence) -> Host:
     """All facts of the host scope. Never raises: what cannot be read is `Absent` with the reason."""
     system = read_system(evidence)
     place = system.virtualisation.value.kind if isinstance(system.virtualisation, Known) else ""
+    kernel = read_kernel(evidence, in_container=place == "container")
     return Host(
         collection=_collection(evidence),
         system=system,
-        kernel=read_kernel(evidence, in_container=place == "container"),
+        kernel=kernel,
         pci=read_pci(evidence),
-        driver=read_driver(evidence, is_wsl=place == "wsl2"),
+        driver=read_driver(evidence, is_wsl=place == "wsl2", logs=kernel.logs),
         cuda=read_cuda(evidence),
         packages=read_packages(evidence, system.units),
     )
