@@ -137,6 +137,20 @@ def _command(commands: _Commands, name: str, summary: str, run: str) -> argparse
     return one
 
 
+class _InnerParser(argparse.ArgumentParser):
+    """The parser of an inner command. One that asks takes words with dashes: `show flag --swap-space`."""
+
+    asks = False
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override] # noqa: ANN001, ANN201
+        """Words that begin with dashes and are no option of this command are what it is asked for."""
+        if self.asks:
+            words = [word for word in args or () if word != "--"]
+            options = [word for word in words if word in ("-h", "--help", "--debug", "--json")]
+            args = [*options, "--", *(word for word in words if word not in options)]
+        return super().parse_known_args(args, namespace)
+
+
 def _later(target: str) -> Callable[[argparse.Namespace], int]:
     module, _, function = target.partition(":")
 
@@ -191,10 +205,11 @@ def _add_collect(commands: _Commands) -> None:  # type: ignore[valid-type]
 def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(commands, "matrix", "look into the compatibility matrix", "matrix:show")
     one.set_defaults(kind=None, query="", json=False)
-    inner = one.add_subparsers(metavar="COMMAND")
-    show = _command(inner, "show", "show the edition, or the rows of a GPU, driver or CUDA", "matrix:show")
-    show.add_argument("kind", nargs="?", choices=("gpu", "driver", "cuda"), help="what to look up")
-    show.add_argument("query", nargs="?", default="", help="H200, 10de:2335, 580.126.20, 13.0, …")
+    inner = one.add_subparsers(metavar="COMMAND", parser_class=_InnerParser)
+    show = _command(inner, "show", "show the edition, or the rows of one thing in it", "matrix:show")
+    show.asks = True
+    show.add_argument("kind", nargs="?", help="gpu, driver, cuda, vllm, torch, os, kernel, flag, metric, …")
+    show.add_argument("query", nargs="?", default="", help="H200, 580.126.20, 0.33.0, --swap-space, …")
     show.add_argument("--json", action="store_true", help="rows as JSON")
     validate = _command(inner, "validate", "check the matrix source, all faults at once", "matrix:validate")
     validate.add_argument("directory", nargs="?", metavar="DIR", help="a matrices folder (the installed one)")

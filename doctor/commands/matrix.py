@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import difflib
 import re
 import sys
 from collections.abc import Iterable
@@ -13,11 +12,12 @@ from pathlib import Path
 import msgspec
 
 from doctor.commands import matrix_text as text
+from doctor.commands.matrix_find import Answer, around, find, kinds, near
 from doctor.config import data_dir
 from doctor.core.matrix import Edition, GpuRow, Matrix, Row, enc_version
 from doctor.core.versions import Dotted
 from doctor.edition.load import decode, is_source_tree, load_matrix
-from doctor.edition.review import overdue, statistics
+from doctor.edition.review import gaps, overdue, sizes, statistics
 from doctor.errors import MatrixError, UsageError
 from doctor.report.escape import escape_line
 
@@ -27,30 +27,14 @@ __all__ = ["show", "validate"]
 _FULL_MAX = 4
 
 
-class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a query found: rows for `--json`, text for people. No rows is a miss."""
-
-    rows: tuple[tuple[str, Row], ...] = ()
-    body: str = ""
-    near: tuple[str, ...] = ()
-    """On a miss: what comes nearest."""
-    is_newer: bool = False
-    """On a miss: the matrix ends before it, which says nothing against it."""
-
-
 def show(options: argparse.Namespace) -> int:
-    """Rows of the matrix: `options.kind` (gpu, driver, cuda or None), `.query`, `.json`.
+    """Rows of the matrix: `options.kind` (gpu, vllm, flag, … or None), `.query`, `.json`.
 
     Returns 1 when the matrix has no such row. Raises MatrixError, and UsageError on a kind it has not.
     """
     matrix = load_matrix()
     kind, query = options.kind, (options.query or "").strip()
-    if kind is None:
-        answer = _Answer(rows=_live(matrix), body=text.overview_text(matrix))
-    elif kind not in _KINDS:
-        raise UsageError(f"the matrix has no `{escape_line(kind)}`", hints=("gpu, driver, cuda",))
-    else:
-        answer = _KINDS[kind](matrix, query)
+    answer = _asked(matrix, kind, query)
     if options.json:
         _say_json(matrix, kind, query, answer)
     elif answer.rows:
@@ -60,7 +44,20 @@ def show(options: argparse.Namespace) -> int:
     return 0 if answer.rows else 1
 
 
-def _say_json(matrix: Matrix, kind: str | None, query: str, answer: _Answer) -> None:
+def _asked(matrix: Matrix, kind: str | None, query: str) -> Answer:
+    if kind is None:
+        return Answer(rows=_live(matrix), body=text.overview_text(matrix))
+    answer = _KINDS[kind](matrix, query) if kind in _KINDS else find(matrix, kind, query)
+    if answer is None:
+        known = (*_KINDS, *kinds(matrix))
+        hints = (f"did you mean {' or '.join(close)}?" for close in (near(kind, known),) if close)
+        raise UsageError(
+            f"the matrix has no `{escape_line(kind)}`", hints=(*hints, f"it has: {', '.join(known)}")
+        )
+    return answer
+
+
+def _say_json(matrix: Matrix, kind: str | None, query: str, answer: Answer) -> None:
     rows = [{"table": table, **msgspec.to_builtins(row, enc_hook=enc_version)} for table, row in answer.rows]
     document = {
         "schema": "mopt.rows/1",
@@ -73,7 +70,7 @@ def _say_json(matrix: Matrix, kind: str | None, query: str, answer: _Answer) -> 
     _say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
 
 
-def _say_miss(matrix: Matrix, kind: str, query: str, answer: _Answer) -> None:
+def _say_miss(matrix: Matrix, kind: str, query: str, answer: Answer) -> None:
     asked = escape_line(query) or "(nothing)"
     newer = ": newer than its newest" if answer.is_newer else ""
     _complain(f"{kind} `{asked}`: not in matrix {matrix.edition.name}{newer}")
@@ -88,7 +85,7 @@ def _live(matrix: Matrix) -> tuple[tuple[str, Row], ...]:
 # --- the three kinds ------------------------------------------------------------------------------
 
 
-def _gpu(matrix: Matrix, query: str) -> _Answer:
+def _gpu(matrix: Matrix, query: str) -> Answer:
     ids = _ids(matrix, query) if query else _all_ids(matrix)
     family = matrix.architecture(query.casefold())
     rows: list[tuple[str, Row]] = [("architectures", family)] if family else []
@@ -97,7 +94,7 @@ def _gpu(matrix: Matrix, query: str) -> _Answer:
     rows += [("products", row) for row in products]
     if not rows:
         names = {row.name for row in matrix.edition.gpus} | {row.product for row in matrix.edition.products}
-        return _Answer(near=_near(query, names) or _near(query, _all_ids(matrix)))
+        return Answer(near=near(query, names) or near(query, _all_ids(matrix)))
     blocks = [text.architecture_text(family)] if family else []
     if len(ids) <= _FULL_MAX:
         blocks += [text.gpu_text(matrix, device_id) for device_id in ids]
@@ -105,7 +102,7 @@ def _gpu(matrix: Matrix, query: str) -> _Answer:
         found = [row for row in map(matrix.gpu, ids) if row is not None]
         head = f"{len(ids)} ids; name one of them for its whole row:"
         blocks.append("\n".join((head, *(text.gpu_line(row) for row in found))))
-    return _Answer(rows=tuple(rows), body="\n\n".join(blocks))
+    return Answer(rows=tuple(rows), body="\n\n".join(blocks))
 
 
 def _all_ids(matrix: Matrix) -> tuple[str, ...]:
@@ -138,57 +135,57 @@ def _names(matrix: Matrix, row: GpuRow) -> tuple[str, ...]:
     return tuple(name.casefold() for name in names)
 
 
-def _driver(matrix: Matrix, query: str) -> _Answer:
+def _driver(matrix: Matrix, query: str) -> Answer:
     if not query:
         rows = matrix.edition.drivers
-        return _Answer(rows=tuple(("drivers", row) for row in rows), body=_lines(map(text.branch_line, rows)))
+        return Answer(rows=tuple(("drivers", row) for row in rows), body=_lines(map(text.branch_line, rows)))
     version = _version(query)
     branch = matrix.branch(version) if version else None
     if version is None or branch is None:
         return _no_branch(matrix, version)
     if len(version.parts) == 1:
-        return _Answer(rows=(("drivers", branch),), body=text.branch_text(branch))
+        return Answer(rows=(("drivers", branch),), body=text.branch_text(branch))
     release = next((known for known in branch.releases if known == version), None)
     if release is None:
-        near = _around(version, branch.releases)
+        near = around(version, branch.releases)
         is_newer = branch.latest_known is not None and version > branch.latest_known
-        return _Answer(near=near or (branch.branch,), is_newer=is_newer)
-    return _Answer(rows=(("drivers", branch),), body=text.branch_text(branch, release))
+        return Answer(near=near or (branch.branch,), is_newer=is_newer)
+    return Answer(rows=(("drivers", branch),), body=text.branch_text(branch, release))
 
 
-def _no_branch(matrix: Matrix, version: Dotted | None) -> _Answer:
+def _no_branch(matrix: Matrix, version: Dotted | None) -> Answer:
     """A miss by branch: those on either side, or those with support when the query is no version."""
     rows = matrix.edition.drivers
     if version is None:
-        return _Answer(near=tuple(row.branch for row in rows if row.status == "supported"))
+        return Answer(near=tuple(row.branch for row in rows if row.status == "supported"))
     majors = [Dotted(str(row.major)) for row in rows]
-    near = tuple(f"R{major}" for major in _around(version, majors))
-    return _Answer(near=near, is_newer=bool(majors) and version.major > max(majors).major)
+    near = tuple(f"R{major}" for major in around(version, majors))
+    return Answer(near=near, is_newer=bool(majors) and version.major > max(majors).major)
 
 
-def _cuda(matrix: Matrix, query: str) -> _Answer:
+def _cuda(matrix: Matrix, query: str) -> Answer:
     version = _version(query)
     known = matrix.edition.toolkits
     if version is None and query:
-        return _Answer(near=tuple(str(row.cuda) for row in known[-3:]))
+        return Answer(near=tuple(str(row.cuda) for row in known[-3:]))
     rows = [row for row in known if version is None or row.cuda.major == version.major]
     if rows and (version is None or len(version.parts) == 1):
         lines = _lines(map(text.toolkit_line, rows))
-        return _Answer(rows=tuple(("toolkits", row) for row in rows), body=lines)
-    return _toolkit(matrix, version) if version else _Answer()
+        return Answer(rows=tuple(("toolkits", row) for row in rows), body=lines)
+    return _toolkit(matrix, version) if version else Answer()
 
 
-def _toolkit(matrix: Matrix, version: Dotted) -> _Answer:
+def _toolkit(matrix: Matrix, version: Dotted) -> Answer:
     """A minor release or one of its updates."""
     known = matrix.edition.toolkits
     row = matrix.toolkit(version) if len(version.parts) > 1 else None
     if row is None:
         minors = [row.cuda for row in known]
-        return _Answer(near=_around(version, minors), is_newer=bool(minors) and version > max(minors))
+        return Answer(near=around(version, minors), is_newer=bool(minors) and version > max(minors))
     if version != row.cuda and all(update.version != version for update in row.updates):
         near = (str(row.cuda), *(str(update.version) for update in row.updates))
-        return _Answer(near=near, is_newer=all(update.version < version for update in row.updates))
-    return _Answer(rows=(("toolkits", row),), body=text.toolkit_text(row))
+        return Answer(near=near, is_newer=all(update.version < version for update in row.updates))
+    return Answer(rows=(("toolkits", row),), body=text.toolkit_text(row))
 
 
 def _lines(lines: Iterable[str]) -> str:
@@ -199,20 +196,7 @@ def _version(query: str) -> Dotted | None:
     return Dotted(query) if re.fullmatch(r"[rRvV]?\d{1,9}(\.\d{1,9}){0,5}", query) else None
 
 
-def _around(version: Dotted, known: Iterable[Dotted]) -> tuple[str, ...]:
-    """The known version before and the one after."""
-    ordered = sorted(known)
-    before = [other for other in ordered if other < version][-1:]
-    after = [other for other in ordered if other > version][:1]
-    return tuple(str(other) for other in (*before, *after))
-
-
 _KINDS = {"gpu": _gpu, "driver": _driver, "cuda": _cuda}
-
-
-def _near(query: str, names: Iterable[str]) -> tuple[str, ...]:
-    folded = {name.casefold(): name for name in names}
-    return tuple(folded[m] for m in difflib.get_close_matches(query.casefold(), folded, n=3, cutoff=0.5))
 
 
 # --- validate -------------------------------------------------------------------------------------
@@ -232,14 +216,22 @@ def validate(options: argparse.Namespace) -> int:
         _complain(error.message)
         return error.exit_code
     _say(f"ok: {what}, edition {edition.name} of {edition.as_of}")
-    for table, counts in statistics(edition).items():
-        detail = "".join(f", {count} {name}" for name, count in sorted(counts.items()) if count)
-        total = sum(count for name, count in counts.items() if name != "unverified fields")
-        _say(f"  {table}: {total} rows{detail if options.stats else ''}")
+    _say_statistics(edition, detailed=options.stats)
     late = overdue(edition, dt.datetime.now(dt.timezone.utc).date().isoformat())
-    for row in late:
-        _say(f"overdue: {escape_line(row)}")
+    for kind, lines in (("gap", gaps(edition)), ("overdue", late)):
+        for line in lines:
+            _say(f"{kind}: {escape_line(line)}")
     return 0
+
+
+def _say_statistics(edition: Edition, *, detailed: bool) -> None:
+    for table, counts in statistics(edition).items():
+        total = sum(count for name, count in counts.items() if name != "unverified fields")
+        detail = "".join(f", {count} {name}" for name, count in sorted(counts.items()) if count)
+        if total:
+            _say(f"  {table}: {total} rows{detail if detailed else ''}")
+    everything, besides = sizes(edition)
+    _say(f"  all: {everything} rows, {besides} of them besides PCI ids")
 
 
 def _examined(folder: Path) -> tuple[Edition, str]:

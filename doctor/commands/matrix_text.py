@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 
+from doctor.commands.matrix_layout import Pair, lines_of, origin, wrapped, yes_no
 from doctor.core.matrix import Architecture, DriverBranch, GpuRow, Matrix, Product, Row, ToolkitRow
 from doctor.core.versions import Dotted
 
@@ -18,20 +18,6 @@ __all__ = [
     "toolkit_line",
     "toolkit_text",
 ]
-
-_WIDTH = 80
-_LABEL_WIDTH = 20
-
-Pair = tuple[str, str]
-
-_TABLE = {
-    "Architecture": "architecture",
-    "Chip": "chip",
-    "DriverBranch": "branch",
-    "GpuRow": "id",
-    "Product": "product",
-    "ToolkitRow": "toolkit",
-}
 
 _MODULES = {
     "required": "open only",
@@ -49,7 +35,7 @@ def overview_text(matrix: Matrix) -> str:
     live = [branch_line(row) for row in edition.drivers if row.status == "supported"]
     head = f"Matrix {edition.name}, sources read up to {edition.as_of}"
     return "\n".join(
-        (head, *_pairs(counts), "Driver branches with support:", *(f"  {line}" for line in live))
+        (head, *lines_of(counts), "Driver branches with support:", *(f"  {line}" for line in live))
     )
 
 
@@ -59,7 +45,7 @@ def overview_text(matrix: Matrix) -> str:
 def gpu_line(row: GpuRow) -> str:
     """An id in a line, or in two where several boards share it."""
     return "\n".join(
-        _wrapped(f"{row.pci_device_id}  {row.compute_capability:<4}  {row.architecture:<15}  ", row.name)
+        wrapped(f"{row.pci_device_id}  {row.compute_capability:<4}  {row.architecture:<15}  ", row.name)
     )
 
 
@@ -81,8 +67,8 @@ def gpu_text(matrix: Matrix, device_id: str) -> str:
         ("former names", ", ".join(row.former_names)),
     ]
     rows: list[Row] = [item for item in (product, row, matrix.chip(row.chip), architecture) if item]
-    head = _wrapped(f"{row.pci_device_id}  ", row.name)
-    return "\n".join((*head, *_pairs(pairs), *_origin(rows)))
+    head = wrapped(f"{row.pci_device_id}  ", row.name)
+    return "\n".join((*head, *lines_of(pairs), *origin(rows)))
 
 
 def architecture_text(row: Architecture) -> str:
@@ -100,10 +86,10 @@ def architecture_text(row: Architecture) -> str:
         ("kernel modules", _MODULES.get(row.open_module or "", "not known")),
         ("driver branches", _branches(row.first_branch, row.last_branch)),
         ("CUDA toolkits", _toolkits(row)),
-        *((name, _yes_no(has)) for name, has in formats),
-        ("MIG", _yes_no(row.mig)),
+        *((name, yes_no(has)) for name, has in formats),
+        ("MIG", yes_no(row.mig)),
     ]
-    return "\n".join((f"architecture {row.architecture}", *_pairs(pairs), *_origin([row])))
+    return "\n".join((f"architecture {row.architecture}", *lines_of(pairs), *origin([row])))
 
 
 def _memory(row: GpuRow, product: Product | None) -> str:
@@ -140,9 +126,9 @@ def _product_pairs(product: Product) -> list[Pair]:
         ("least driver", str(product.min_driver or "")),
         ("MIG", mig),
         ("NVLink", product.nvlink),
-        ("ECC", _yes_no(product.ecc)),
+        ("ECC", yes_no(product.ecc)),
         ("fabric manager", "needed on NVSwitch systems" if product.needs_fabric_manager else ""),
-        ("forward compat", _yes_no(product.supports_forward_compat)),
+        ("forward compat", yes_no(product.supports_forward_compat)),
         ("host", "arm64" if product.is_arm64 else ""),
     ]
 
@@ -156,10 +142,6 @@ def _board_pairs(rows: Iterable[GpuRow]) -> list[Pair]:
         elif row.unlisted_subsystems:
             pairs.append(("boards", f"{row.unlisted_subsystems} not listed here: {row.name}"))
     return pairs
-
-
-def _yes_no(value: bool | None) -> str:
-    return "" if value is None else ("yes" if value else "no")
 
 
 # --- drivers and toolkits -------------------------------------------------------------------------
@@ -190,7 +172,7 @@ def branch_text(row: DriverBranch, release: Dotted | None = None) -> str:
         ("releases seen", ", ".join(str(version) for version in row.releases)),
     ]
     head = row.branch if release is None else f"{release}: a release of {row.branch}{_standing(row, release)}"
-    return "\n".join((head, *_pairs(pairs), *_origin([row])))
+    return "\n".join((head, *lines_of(pairs), *origin([row])))
 
 
 def _standing(row: DriverBranch, release: Dotted) -> str:
@@ -221,42 +203,4 @@ def toolkit_text(row: ToolkitRow) -> str:
         ("newest host gcc", str(row.max_host_gcc_major or "")),
         ("newest host clang", str(row.max_host_clang_major or "")),
     ]
-    return "\n".join((f"CUDA {row.cuda}", *_pairs(pairs), *_origin([row])))
-
-
-# --- layout ---------------------------------------------------------------------------------------
-
-
-def _pairs(pairs: Iterable[Pair]) -> list[str]:
-    """`label  text` lines, wrapped under the text; a pair without text is left out."""
-    lines: list[str] = []
-    for name, text in pairs:
-        if text:
-            lines += _wrapped(f"  {name:<{_LABEL_WIDTH}}  ", text)
-    return lines
-
-
-def _wrapped(first: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _origin(rows: list[Row]) -> list[str]:
-    """What each row rests on, and the sources of all."""
-    lines = _pairs((f"{_TABLE[type(row).__name__]} row", _standing_of(row)) for row in rows)
-    sources = dict.fromkeys(text for row in rows for text in row.source)
-    return [*lines, "  sources", *(line for text in sources for line in _wrapped("    - ", text))]
-
-
-def _standing_of(row: Row) -> str:
-    """How sure a row is, when it was read, what is unverified, and its note."""
-    parts = [f"{row.confidence}, read {row.as_of}, to be reviewed by {row.review_by}."]
-    if row.unverified:
-        parts.append(f"Unverified: {', '.join(row.unverified)}.")
-    return " ".join((*parts, row.note)).strip()
+    return "\n".join((f"CUDA {row.cuda}", *lines_of(pairs), *origin([row])))

@@ -67,9 +67,9 @@ def list_checks(options: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> Evidence:
-    from doctor.evidence.bundle import read_bundle
+    from doctor.evidence.open import open_evidence
 
-    return read_bundle(path)
+    return open_evidence(path)
 
 
 def _words(values: Sequence[str]) -> list[str]:

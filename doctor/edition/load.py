@@ -51,7 +51,9 @@ def decode(data: bytes, name: str) -> Edition:
     try:
         edition = read_edition(data)
     except msgspec.MsgspecError as error:
-        raise MatrixError(f"`{name}` is not an edition that this version reads: {error}", hints=hints) from error
+        raise MatrixError(
+            f"`{name}` is not an edition that this version reads: {error}", hints=hints
+        ) from error
     if edition.layout != layout():
         raise MatrixError(f"`{name}` was compiled for the rows of another version", hints=hints)
     return edition

@@ -34,7 +34,7 @@ _DENIED = re.compile(r"Operation not permitted|[Pp]ermission denied|insufficient
 
 
 def read_logs(evidence: Evidence) -> Fact[tuple[BootLog, ...]]:
-    """Each boot from all that hold it: ring buffer, journal, syslog files. A message in several counts once."""
+    """Each boot from all that hold it: ring buffer, journal, syslog files. What several hold counts once."""
     current = [evidence.command("dmesg"), evidence.command("journalctl", "-k", "-b", "0")]
     before = evidence.command("journalctl", "-k", "-b", "-1")
     earlier = [(-1, before), (-2, evidence.command("journalctl", "-k", "-b", "-2"))]

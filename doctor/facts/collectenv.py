@@ -15,7 +15,9 @@ from doctor.facts.source import dotted
 __all__ = ["hypervisor_by_env", "os_by_env", "release_by_env", "report_by_env"]
 
 _NONE = ("could not collect", "no cuda", "n/a", "none", "")
-_GPU = re.compile(r"^(?:GPU models and configuration\s*:)?[ \t]*GPU (\d{1,3}): (\S.{0,100}?)[ \t]*$", re.MULTILINE)
+_GPU = re.compile(
+    r"^(?:GPU models and configuration\s*:)?[ \t]*GPU (\d{1,3}): (\S.{0,100}?)[ \t]*$", re.MULTILINE
+)
 _PLATFORM = re.compile(r"Linux-(?P<release>\S+?)-(?:x86_64|aarch64|arm64)-with-\S+")
 _OS = re.compile(r"(?P<name>[A-Za-z][A-Za-z ./!_-]*?)\s+(?P<version>\d+(?:\.\d+)*)(?P<rest>[^()]*)")
 _IDS = {
@@ -37,9 +39,13 @@ def _reading(evidence: Evidence) -> Reading:
 
 
 def _field(evidence: Evidence, name: str) -> str:
-    """A value by its label; torch writes `Label: value`, vllm pads the label. Empty where it could not tell."""
+    """A value by its label, which vllm pads. Empty where the script could not tell."""
     reading = _reading(evidence)
-    found = re.search(rf"^{re.escape(name)}[ \t]*:[ \t]*(.*)$", reading.text, re.MULTILINE) if reading.has_data else None
+    found = (
+        re.search(rf"^{re.escape(name)}[ \t]*:[ \t]*(.*)$", reading.text, re.MULTILINE)
+        if reading.has_data
+        else None
+    )
     value = found.group(1).strip()[:300] if found is not None else ""
     return "" if value.lower() in _NONE else value
 

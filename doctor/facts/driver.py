@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 
 from doctor.core.evidence import Evidence
-from doctor.core.host import NOT_COLLECTED, Absent, BootLog, DeviceNode, Driver, Fact, Flavour, GpuReport, Known
+from doctor.core.host import (
+    NOT_COLLECTED,
+    Absent,
+    BootLog,
+    DeviceNode,
+    Driver,
+    Fact,
+    Flavour,
+    GpuReport,
+    Known,
+)
 from doctor.core.versions import Dotted
 from doctor.facts.libraries import read_libraries, userspace_version
 from doctor.facts.loadedlog import module_by_log

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import KernelMessage, Xid
-from doctor.facts.messages import count_xids, read_messages
+from doctor.facts.messages import read_messages
+from doctor.facts.source import pci_address
 
 __all__ = ["PRESENT_SOURCES", "read_file_boots", "xids_by_source"]
 
@@ -32,6 +33,7 @@ _CLOCK = re.compile(r"(?<!\d)(\d{1,2})[T ] ?([01]\d|2[0-3]):([0-5]\d):([0-5]\d)\
 _STAMP = re.compile(r"^(?:.{0,160}? kernel: )?\[ *(\d{1,12}\.\d{1,9})\] (?:kernel: )?(.*)")
 #: How far syslog's clock may lie behind the journal's while a boot is under way.
 _LATE_S = 30
+_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b.*")
 _LOADING = "NVRM: loading NVIDIA"
 _SEGMENTS_MAX = 200
 
@@ -40,7 +42,7 @@ _Line = tuple[int | None, float | None, str]
 
 
 def read_file_boots(evidence: Evidence) -> list[tuple[int, list[KernelMessage]]]:
-    """(boot, messages) of each boot that a syslog file holds, newest first. Boots nobody else saw count on."""
+    """(boot, messages) of each boot that a syslog file holds, newest first; unshared ones are numbered on."""
     known = {index: list(_boot_lines(evidence, index)) for index in (0, -1, -2)}
     boots: list[tuple[int, list[KernelMessage]]] = []
     lowest = min((index for index, lines in known.items() if lines), default=0)
@@ -119,9 +121,18 @@ def _boot_of(lines: list[str], known: dict[int, list[_Line]]) -> int | None:
 
 
 def xids_by_source(evidence: Evidence) -> dict[str, tuple[Xid, ...]]:
-    """Xid lines of each source by itself: the same event may stand in four. Sources without any are left out."""
-    counted = {source: count_xids(read_messages(reading.text)) for source, reading in _sources(evidence)}
+    """Xid lines of each source by itself, for the same event may stand in four. Only sources with any."""
+    counted = {source: _counted(reading.text) for source, reading in _sources(evidence)}
     return {source: xids for source, xids in counted.items() if xids}
+
+
+def _counted(text: str) -> tuple[Xid, ...]:
+    """All of them, however many: messages are kept for the newest few thousand lines only."""
+    found: dict[tuple[int, str], list[str | int]] = {}
+    for line in _XID.finditer(text):
+        event = found.setdefault((int(line[2]), pci_address(line[1])), [line[0][:300], 0])
+        event[1] = int(event[1]) + 1
+    return tuple(Xid(code=e[0], gpu=e[1], count=int(n), first_text=str(t)) for e, (t, n) in found.items())
 
 
 def _sources(evidence: Evidence) -> Iterator[tuple[str, Reading]]:

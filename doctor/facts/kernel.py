@@ -145,5 +145,5 @@ def _compiler_on_path(evidence: Evidence) -> Fact[str]:
     verbose = evidence.command("gcc", "-v")
     found = re.search(r"^gcc \S+ \d+\.\d.*", verbose.text, re.MULTILINE) if verbose.has_data else None
     if found is not None:
-        return Known(value=found.group(0)[:300], origin=verbose.origin)
+        return Known(value=found.group(0).strip()[:300], origin=verbose.origin)
     return absent(reading, f"exit status {reading.rc}" if reading.has_data else "")

@@ -1,4 +1,4 @@
-"""The loaded module as the kernel's log of this boot names it, where nobody read `/proc/driver/nvidia/version`."""
+"""The loaded module as the kernel's log of this boot names it, where nobody read `/proc`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from doctor.facts.source import dotted
 __all__ = ["module_by_log"]
 
 _MISMATCH = re.compile(r"this kernel module has (?:the )?version ([0-9.]{3,30}?)\.?(?:\s|$)")
-_LOADING = re.compile(r"NVRM: loading NVIDIA UNIX (Open )?.{0,60}?Kernel Module.{0,30}?\s([0-9]{3}[0-9.]{1,20})\b")
+_LOADING = re.compile(
+    r"NVRM: loading NVIDIA UNIX (Open )?.{0,60}?Kernel Module.{0,30}?\s([0-9]{3}[0-9.]{1,20})\b"
+)
 #: After these the module leaves again: `NVRM: None of the NVIDIA devices were initialized`.
 _LEAVES = ("no_devices_probed", "probe_failed", "open_modules_required", "unsupported_gpu", "legacy_gpu")
 

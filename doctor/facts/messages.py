@@ -7,7 +7,7 @@ that of the driver's branches 304 to 620 and of Linux 3.10 to 6.18.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 
 from doctor.core.host import KernelMessage, MessageKind, Xid
@@ -86,8 +86,9 @@ def read_messages(text: str) -> list[KernelMessage]:
 
     A line of another origin (an X server, a package manager) is left out where the log names origins.
     """
-    messages = [_message(seconds, said) for seconds, said in _joined(_lines(text))]
-    return messages[-_MESSAGES_MAX:]
+    # Naming the kind costs most: only of what is kept.
+    newest = deque(_joined(_lines(text)), maxlen=_MESSAGES_MAX)
+    return [_message(seconds, said) for seconds, said in newest]
 
 
 def is_whole_boot(text: str) -> bool:

@@ -135,10 +135,14 @@ def line_counts(got: Read, text: str) -> dict[str, int]:
     words = text.removeprefix("API mismatch: ").replace("client ", "version ").split(", module ")
     found = {}
     for item in got.evidence.meta.items:
-        name = item.key.removeprefix("file:") if item.key.startswith("file:/var/log/") else " ".join(item.argv)
+        name = (
+            item.key.removeprefix("file:") if item.key.startswith("file:/var/log/") else " ".join(item.argv)
+        )
         reading = got.evidence.read(item.key)
         if name.startswith(("/var/log/", "dmesg", "journalctl")) and reading.has_data:
-            count = sum(all(word in message.text for word in words) for message in read_messages(reading.text))
+            count = sum(
+                all(word in message.text for word in words) for message in read_messages(reading.text)
+            )
             if count:
                 found[name] = count
     return found
@@ -161,20 +165,24 @@ def faults(truth: Truth, got: Read) -> Iterator[str]:
     for text, wanted in truth.lines.items():
         if line_counts(got, text) != wanted:
             yield f"`{text}`: counted {line_counts(got, text)}, the log has {wanted}"
-    first = got.report.causes[0].id if got.report.causes else ""
+    yield from _wrong_verdicts(truth, got.report)
+    if got.cpu_s > CPU_S_MAX:
+        yield f"{got.cpu_s:.1f} s of CPU, at most {CPU_S_MAX:g}"
+
+
+def _wrong_verdicts(truth: Truth, report: CheckReport) -> Iterator[str]:
+    first = report.causes[0].id if report.causes else ""
     if truth.first and first not in truth.first:
         yield f"first cause: `{first}`, expected {' or '.join(truth.first)}"
     if not truth.first and first not in ("", "unknown"):
         yield f"named `{first}` where the log shows no cause"
-    wrong = sorted(i for i in claimed(got.report) if any(fnmatchcase(i, glob) for glob in truth.must_not))
+    wrong = sorted(i for i in claimed(report) if any(fnmatchcase(i, glob) for glob in truth.must_not))
     if wrong:
         yield f"must not claim {', '.join(wrong)}"
-    if truth.state == "broken" and got.report.verdict == "ready":
+    if truth.state == "broken" and report.verdict == "ready":
         yield "verdict `ready` on a host that was broken"
-    if truth.state == "working" and got.report.verdict == "not_ready":
+    if truth.state == "working" and report.verdict == "not_ready":
         yield "verdict `not_ready` on a host that worked"
-    if got.cpu_s > CPU_S_MAX:
-        yield f"{got.cpu_s:.1f} s of CPU, at most {CPU_S_MAX:g}"
 
 
 def files_by_hash(folder: Path) -> dict[str, Path]:
@@ -240,7 +248,7 @@ def cell(name: str, fact: Fact) -> str:
     """A fact as the table shows it."""
     if isinstance(fact, Known):
         return str(len(fact.value)) if name == "kernel log, boots" else "yes"
-    return {"not_installed": "none", "not_collected": "–"}.get(fact.reason, fact.reason)
+    return {"not_installed": "none", "not_collected": "-"}.get(fact.reason, fact.reason)
 
 
 def row(label: str, host: Host, *, answer: str) -> str:

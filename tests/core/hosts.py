@@ -147,9 +147,13 @@ def at(host: Host, path: str) -> Any:
     return here
 
 
-def said(host: Host, *messages: tuple[MessageKind, str] | tuple[MessageKind, str, str], **log: Any) -> Host:
+def said(host: Host, *messages: tuple[str, ...], **log: Any) -> Host:
     """The host whose kernel said this in the running boot: (kind, text[, GPU])."""
-    spoken = tuple(KernelMessage(kind=m[0], text=m[1], gpu=m[2] if len(m) > 2 else "") for m in messages)
+    kinds = [msgspec.convert(m[0], MessageKind) for m in messages]
+    spoken = tuple(
+        KernelMessage(kind=kind, text=m[1], gpu="".join(m[2:]))
+        for kind, m in zip(kinds, messages, strict=True)
+    )
     old = at(host, "kernel.logs").value[0]
     new = msgspec.structs.replace(old, messages=(*old.messages, *spoken), **log)
     return put(host, "kernel.logs", (new, *at(host, "kernel.logs").value[1:]))
@@ -236,7 +240,7 @@ def installed_kernel(release: str, **fields: Any) -> InstalledKernel:
     return InstalledKernel(**{**values, **fields})
 
 
-def library(soname: str, version: Dotted = DRIVER, **fields: Any) -> Library:
+def library(soname: str, version: Dotted | None = DRIVER, **fields: Any) -> Library:
     values: dict[str, Any] = {
         "soname": soname,
         "path": f"{LIBRARY_DIR}/{soname.removesuffix('.1')}.{version}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -80,7 +80,7 @@ UNBUILT = without_module_file(UNLOADED)
 NO_MODULE = {"nvidia_modules": known_of(())}
 
 
-def kernels(host: Host, *entries: tuple[str, dict[str, object]]) -> Host:
+def kernels(host: Host, *entries: tuple[str, dict[str, Any]]) -> Host:
     return put(
         host, "kernel.installed", tuple(installed_kernel(release, **fields) for release, fields in entries)
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -85,7 +85,7 @@ UNMAPPED = (16 * 1024**2, 0, 0, 32 * 1024**2, 0, 0)
 R595, R550 = Dotted("595.104.02"), Dotted("550.163.01")
 
 
-def kernels(host: Host, *entries: tuple[str, dict[str, object]]) -> Host:
+def kernels(host: Host, *entries: tuple[str, dict[str, Any]]) -> Host:
     return put(
         host, "kernel.installed", tuple(installed_kernel(release, **fields) for release, fields in entries)
     )
@@ -497,3 +497,55 @@ def test_ignorance_is_not_told(reason: str) -> None:
     assert not is_told(at(without(HEALTHY, ["packages"], reason), "packages"))  # type: ignore[arg-type]
     assert is_told(NOT_THERE)
     assert is_told(known_of(1))
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "expected"),
+    [
+        ("headers_block", NO_DKMS, False),
+        ("headers_block", put(NO_KERNELS, "kernel.dkms", NOT_THERE), False),
+        ("compiler_blocks", NO_DKMS, False),
+        (
+            "compiler_blocks",
+            put(without(HEALTHY, ["kernel.compiler_on_path"]), "kernel.dkms", NOT_THERE),
+            False,
+        ),
+        ("signature_blocks", put(NO_LOGS, "kernel.installed", ()), False),
+        ("signature_blocks", having(put(NO_LOGS, "kernel.installed", ()), SECURE), None),
+        ("half_upgraded", without(HEALTHY, ["kernel.installed"]), False),
+        ("not_built_here", no_driver(), False),
+        (
+            "not_injected",
+            put(without(in_container(), ["driver.device_nodes"]), "cuda.probe", unloadable_probe()),
+            True,
+        ),
+        ("uvm_not_ready", without(put(HEALTHY, "kernel.modules", ()), ["driver.device_nodes"]), True),
+    ],
+)
+def test_a_claim_of_two_parts_is_settled_by_the_one_that_decides(
+    name: str, host: Host, expected: bool | None
+) -> None:
+    assert holds(name, host) is expected
+
+
+def test_one_card_that_the_matrix_lacks_leaves_the_others_answers_open() -> None:
+    mixed = device(HEALTHY, 1, device_id="10de:ffff")
+    assert [
+        holds(n, mixed) for n in ("gpu_needs_open", "gpu_refuses_open", "gpu_dropped", "gpu_too_new")
+    ] == [None] * 4
+    assert holds("gpu_dropped", put(device(mixed, device_id=P40), "driver.kernel_version", R595)) is True
+
+
+def test_one_kernel_that_was_not_read_may_hold_the_module() -> None:
+    unread = {"nvidia_modules": Absent(reason="denied")}
+    assert holds("module_nowhere", kernels(UNLOADED, (RELEASE, NO_MODULE), (OTHER_RELEASE, unread))) is None
+
+
+def test_the_driver_itself_may_say_that_a_gpu_is_lost() -> None:
+    assert holds("gpu_lost_said", reports(LOST, device_errors=("index 1: GPU is lost",))) is True
+    assert holds("gpu_lost_said", reports(LOST, error="GPU is lost", gpus=())) is True
+
+
+def test_one_witness_that_is_not_installed_does_not_speak_for_the_other() -> None:
+    host = put(without(HEALTHY, ["driver.nvml"], "timeout"), "driver.smi", NOT_THERE)
+    assert holds("nvml_answers", host) is None

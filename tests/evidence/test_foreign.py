@@ -78,7 +78,9 @@ def test_present_and_never_asked_differ(key: str, expected: str | None):
 
 def test_absences_differ():
     """`does not exist`, `is not readable`, a tool not found, and left out on request are four things."""
-    log = MISMATCH.replace(b"*** /proc/driver/nvidia/./version\n", b"*** /proc/driver/nvidia/./version does not exist\n")
+    log = MISMATCH.replace(
+        b"*** /proc/driver/nvidia/./version\n", b"*** /proc/driver/nvidia/./version does not exist\n"
+    )
     assert status(read_foreign(log), "file:/proc/driver/nvidia/version") == "missing"
     log = MISMATCH.replace(b"*** /proc/modules\n", b"*** /proc/modules is not readable\n")
     assert status(read_foreign(log), "file:/proc/modules") == "denied"
@@ -97,7 +99,12 @@ def test_kernel_logs_are_kept_by_source_and_said_to_be_filtered():
     found = read_foreign(MISMATCH)
     counts = {
         key: found.read(key).text.count("API mismatch")
-        for key in ("file:/var/log/kern.log", "command:journalctl-k-b-0", "command:journalctl-k-b-1", "command:dmesg")
+        for key in (
+            "file:/var/log/kern.log",
+            "command:journalctl-k-b-0",
+            "command:journalctl-k-b-1",
+            "command:dmesg",
+        )
     }
     assert counts == {
         "file:/var/log/kern.log": 1,
@@ -133,7 +140,9 @@ def test_other_sections_leave_nothing_behind():
 
 
 def test_bulk_is_not_held_in_memory():
-    bulk = RULE + b"\n\n*** /var/log/Xorg.9.log\n" + b"(II) NVIDIA(0): nothing that matters here\n" * 1_000_000
+    bulk = (
+        RULE + b"\n\n*** /var/log/Xorg.9.log\n" + b"(II) NVIDIA(0): nothing that matters here\n" * 1_000_000
+    )
     log = gzip.compress(MISMATCH[:-80] + b"\n" + bulk + b"\n" + MISMATCH[-200:], 1)
     tracemalloc.start()
     found = read_foreign(log)
@@ -146,7 +155,13 @@ def test_bulk_is_not_held_in_memory():
 def test_a_make_log_keeps_its_end():
     path = b"*** /var/lib/dkms/nvidia/525.125.06/5.15.0-46-generic/x86_64/log/make.log\n"
     end = MISMATCH.index(b"\n\n" + RULE, MISMATCH.index(path))
-    log = MISMATCH[:end] + b"\n" + b"  CC [M] some.o\n" * 50_000 + b"make: *** [Makefile:82: modules] Error 2" + MISMATCH[end:]
+    log = (
+        MISMATCH[:end]
+        + b"\n"
+        + b"  CC [M] some.o\n" * 50_000
+        + b"make: *** [Makefile:82: modules] Error 2"
+        + MISMATCH[end:]
+    )
     item = read_foreign(log).file("/var/lib/dkms/nvidia/525.125.06/5.15.0-46-generic/x86_64/log/make.log")
     assert item.status == "truncated"
     assert item.data.endswith(b"Error 2\n")
@@ -157,7 +172,9 @@ def test_a_make_log_keeps_its_end():
 # --- containers and damage --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pack", [chain, gzip.compress, lambda log: log.replace(b"\n", b"\r\n").replace(b"\r", b"")])
+@pytest.mark.parametrize(
+    "pack", [chain, gzip.compress, lambda log: log.replace(b"\n", b"\r\n").replace(b"\r", b"")]
+)
 @pytest.mark.parametrize("log", [MISMATCH, SAFE_MODE, OLD], ids=["2023", "2026", "2013"])
 def test_a_chain_one_member_and_plain_text_read_the_same(log: bytes, pack):
     assert gist(read_foreign(pack(log))) == gist(read_foreign(log))
@@ -218,7 +235,9 @@ def test_bombs_are_bounded():
     assert "gzip members" in read_foreign(members).item("report:nvidia-bug-report").detail
 
 
-@pytest.mark.parametrize("path", ["/../etc/shadow", "/proc/../../x", "relative", "/a\x1b[31m", "/" + "a" * 5000])
+@pytest.mark.parametrize(
+    "path", ["/../etc/shadow", "/proc/../../x", "relative", "/a\x1b[31m", "/" + "a" * 5000]
+)
 def test_hostile_paths_are_no_items(path: str):
     assert clean_path(path) == ""
     log = MISMATCH.replace(b"/proc/./driver", b"/proc/driver").replace(b"/proc/modules", path.encode())
@@ -236,8 +255,11 @@ def test_hostile_paths_are_no_items(path: str):
             ({"kind": "file", "mode": "0644", "owner": "root:root"}, "2024-02-14T14:47:50Z"),
         ),
         (
-            "*** ls: lrwxrwxrwx. 1 root root 16 2022-04-12 03:04:26.000000000 -0330 /etc/issue -> ../usr/lib/issue",
-            ({"kind": "link", "mode": "0777", "owner": "root:root", "link": "../usr/lib/issue"}, "2022-04-12T06:34:26Z"),
+            "*** ls: lrwxrwxrwx. 1 root root 16 2022-04-12 03:04:26.000000000 -0330 /etc/issue -> issue",
+            (
+                {"kind": "link", "mode": "0777", "owner": "root:root", "link": "issue"},
+                "2022-04-12T06:34:26Z",
+            ),
         ),
         (
             "*** ls: crwsr-xr-T 1 root video 226, 0 2022-04-12 03:04:26.000000000 +0000 /etc/issue",
@@ -256,7 +278,9 @@ def test_listings(line: str, expected: tuple[dict[str, str], str]):
 
 
 def test_an_error_of_ls_is_no_listing():
-    assert read_listing("*** ls: Zugriff auf '/x' nicht möglich: Datei oder Verzeichnis nicht gefunden") is None
+    assert (
+        read_listing("*** ls: Zugriff auf '/x' nicht möglich: Datei oder Verzeichnis nicht gefunden") is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,7 +292,11 @@ def test_an_error_of_ls_is_no_listing():
     ],
 )
 def test_stamps_of_a_boot_with_a_wrong_clock_do_not_date_the_report(date: str, expected: str):
-    times = [("18:10:28", "2022-05-29T10:10:28Z"), ("01:51:11", "2022-05-29T17:51:11Z"), ("18:10:23", "2022-05-29T10:10:23Z")]
+    times = [
+        ("18:10:28", "2022-05-29T10:10:28Z"),
+        ("01:51:11", "2022-05-29T17:51:11Z"),
+        ("18:10:23", "2022-05-29T10:10:23Z"),
+    ]
     assert time_of_report(date, times) == expected
     assert time_of_report(date, []) == ""
 
@@ -288,7 +316,12 @@ def test_a_bundle_a_report_and_a_paste_are_told_apart(tmp_path: Path):
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\x7fELF\x02\x01\x01" + bytes(200), gzip.compress(bytes(range(32)) * 400), b"PK\x03\x04" + bytes(60)],
+    [
+        b"",
+        b"\x7fELF\x02\x01\x01" + bytes(200),
+        gzip.compress(bytes(range(32)) * 400),
+        b"PK\x03\x04" + bytes(60),
+    ],
     ids=["empty", "program", "gzip of bytes", "zip"],
 )
 def test_what_is_neither_says_what_is_accepted(tmp_path: Path, data: bytes):

@@ -54,7 +54,7 @@ class KernelBuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     branch: int
     since: Dotted
     """The first release whose own sources know the kernel; with a patch, the release that was patched."""
-    patched_by: Literal["", "debian", "ubuntu"] = ""
+    patched_by: Literal["", "debian", "ubuntu", "distribution"] = ""
     """Who patched that release; NVIDIA's own package of it does not build."""
     upstream_since: Dotted | None = None
     """With a patch: the first release of the branch that needs none, where there is one."""

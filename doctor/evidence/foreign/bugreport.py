@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from doctor.core.evidence import Evidence
+from doctor.core.evidence import Evidence, ItemStatus
 from doctor.evidence.foreign.gather import Gathered, clean_path
 from doctor.evidence.foreign.kernelscan import add_kernel_scan, add_ring_buffer
 from doctor.evidence.foreign.listing import read_listing, time_of_report
@@ -32,13 +32,18 @@ _FILES: tuple[tuple[str, Keep], ...] = (
     (r"/proc/cpuinfo", Keep(head=16 * _KIB)),
     (r"/proc/modules", Keep(head=512 * _KIB)),
     (r"/proc/driver/nvidia/(?:version|params|gpus/[^/]+/information)", Keep(head=64 * _KIB)),
-    (r"/etc/(?:os-release|lsb-release|issue|debian_version|redhat-release|fedora-release)", Keep(head=16 * _KIB)),
+    (
+        r"/etc/(?:os-release|lsb-release|issue|debian_version|redhat-release|fedora-release)",
+        Keep(head=16 * _KIB),
+    ),
     (r"/etc/modprobe\.d/.+\.conf", Keep(head=64 * _KIB)),
 )
 #: Of any other file: its listing. The name says enough of an application profile.
 _LISTED = Keep(head=_KIB)
 _READ = tuple((re.compile(pattern), keep) for pattern, keep in _FILES)
-_METADATA_ONLY = re.compile(r"/usr/share/nvidia/nvidia-application-profiles-[\w.]+-rc|/var/log/nvidia-(?:un)?installer\.log")
+_METADATA_ONLY = re.compile(
+    r"/usr/share/nvidia/nvidia-application-profiles-[\w.]+-rc|/var/log/nvidia-(?:un)?installer\.log"
+)
 
 _FILE_TITLE = re.compile(r"\*\*\* (/.{1,4096}?)( does not exist| is not readable)?")
 _COMMAND_TITLE = re.compile(r"(?:/\S+/)?(lspci|nvidia-smi|modinfo)( .{1,500})?")
@@ -80,7 +85,10 @@ def is_bug_report(head: bytes) -> bool:
     """Whether a text is a bug report, or a piece of one that lost its beginning."""
     if _HEAD.encode() in head or b"nvidia-bug-report.sh Version:" in head:
         return True
-    return head.count(b"\n" + RULE + b"\n") > 1 and re.search(rb"^\*\*\* ls: |^\*\*\* /", head, re.M) is not None
+    return (
+        head.count(b"\n" + RULE + b"\n") > 1
+        and re.search(rb"^\*\*\* ls: |^\*\*\* /", head, re.MULTILINE) is not None
+    )
 
 
 def read_bug_report(stream: Unpacker) -> Evidence:
@@ -124,6 +132,10 @@ def _handler(title: str) -> Handler | None:
     return next((handler for start, _, handler in _TITLES if start(title)), None)
 
 
+def _state(section: Section) -> ItemStatus:
+    return "ok" if section.is_ended and not section.is_cut else "truncated"
+
+
 def _lines(section: Section) -> list[str]:
     return section.body.decode("utf-8", "replace").split("\n")
 
@@ -152,10 +164,9 @@ def _file(report: _Report, section: Section) -> None:
 
 
 def _add_body(report: _Report, section: Section, path: str, body: bytes) -> None:
-    is_whole = section.is_ended and not section.is_cut
     # The script puts one empty line behind the bytes.
     body = body.removesuffix(b"\n") if section.is_ended else body
-    report.found.file(path, body, "ok" if is_whole else "truncated")
+    report.found.file(path, body, _state(section))
 
 
 def _prologue(report: _Report, section: Section) -> None:
@@ -166,7 +177,7 @@ def _prologue(report: _Report, section: Section) -> None:
     report.date_line = date.group(1) if date is not None else ""
     uname = re.search(r"^uname: (Linux .*)$", text, re.MULTILINE)
     if uname is not None:
-        report.found.command(("uname", "-a"), uname.group(1).encode())
+        report.found.command(("uname", "-a"), uname.group(1).encode(), _state(section))
     start = text.find("\nComponent ")
     if start >= 0:
         report.found.command(("nvidia-bug-report.sh", "--versions-table"), text[start + 1 :].encode())
@@ -181,9 +192,8 @@ def _command(report: _Report, section: Section) -> None:
         else:
             runs[-1][1].append(line)
     for number, (title, lines) in enumerate(runs):
-        is_whole = number < len(runs) - 1 or (section.is_ended and not section.is_cut)
-        data = "\n".join(lines).strip("\n").encode()
-        report.found.command(_argv(title), data, "ok" if is_whole else "truncated")
+        status = "ok" if number < len(runs) - 1 else _state(section)
+        report.found.command(_argv(title), "\n".join(lines).strip("\n").encode(), status)
 
 
 def _argv(title: str) -> tuple[str, ...]:
@@ -192,7 +202,7 @@ def _argv(title: str) -> tuple[str, ...]:
 
 
 def _ring_buffer(report: _Report, section: Section) -> None:
-    add_ring_buffer(report.found, section.body, is_whole=section.is_ended and not section.is_cut)
+    add_ring_buffer(report.found, section.body, is_whole=_state(section) == "ok")
 
 
 def _scan(report: _Report, section: Section) -> None:
@@ -201,7 +211,7 @@ def _scan(report: _Report, section: Section) -> None:
 
 def _compiler(report: _Report, section: Section) -> None:
     """`gcc -v`, in the caller's language; `g++ -v` follows and says the same."""
-    report.found.command(("gcc", "-v"), section.title.encode() + b"\n" + section.body)
+    report.found.command(("gcc", "-v"), section.title.encode() + b"\n" + section.body, _state(section))
 
 
 def _parameters(report: _Report, section: Section) -> None:

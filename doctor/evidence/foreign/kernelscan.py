@@ -6,18 +6,22 @@ import re
 
 from doctor.evidence.foreign.gather import Gathered
 
-__all__ = ["add_kernel_scan", "add_ring_buffer"]
+__all__ = ["add_kernel_scan", "add_ring_buffer", "newest"]
 
-_BLOCK = re.compile(r"^  (?:(/var/log/[\w.-]{1,60})|journalctl -b -?(\d))(?::| is not readable)[ \t]*$", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^  (?:(/var/log/[\w.-]{1,60})|journalctl -b -?(\d))(?::| is not readable)[ \t]*$", re.MULTILINE
+)
 _UNREADABLE = re.compile(r"^ *(/var/log/[\w.-]{1,60}) is not readable", re.MULTILINE)
-#: What grep prints instead of lines when it takes a log for binary, in several languages; it names the file.
-_BLOCK_MAX = 4 * 1024 * 1024
+#: The largest source seen has 106 kB; a flood of one message must not cost the reader its time.
+_LOG_MAX = 1024 * 1024
 _FILTERED = "only the lines that the report's script looked for"
 
 
 def add_ring_buffer(found: Gathered, body: bytes, *, is_whole: bool) -> None:
     """The `dmesg` section, as the kernel gave it."""
-    found.command(("dmesg",), body.strip(b"\n"), "ok" if is_whole else "truncated")
+    lines = newest(body.strip(b"\n"))
+    is_whole = is_whole and len(body) <= _LOG_MAX
+    found.command(("dmesg",), lines, "ok" if is_whole else "truncated")
 
 
 def add_kernel_scan(found: Gathered, body: bytes) -> None:
@@ -32,10 +36,10 @@ def add_kernel_scan(found: Gathered, body: bytes) -> None:
         elif path and _is_refusal(lines, path):
             found.file(path, None, "error", lines.strip()[:300])
         elif path:
-            found.file(path, _newest(lines), "truncated", _FILTERED)
+            found.file(path, newest(lines.encode()), "truncated", _FILTERED)
         else:
             argv = ("journalctl", "-k", "-b", f"-{boot}" if boot != "0" else "0")
-            found.command(argv, _newest(lines), "truncated", _FILTERED)
+            found.command(argv, newest(lines.encode()), "truncated", _FILTERED)
     for refused in _UNREADABLE.finditer(text):
         found.file(refused.group(1), None, "denied", "is not readable")
 
@@ -45,6 +49,6 @@ def _is_refusal(lines: str, path: str) -> bool:
     return "\n" not in lines.strip() and path in lines and "kernel:" not in lines
 
 
-def _newest(lines: str) -> bytes:
-    data = lines.encode()
-    return data if len(data) <= _BLOCK_MAX else data[-_BLOCK_MAX:].partition(b"\n")[2]
+def newest(data: bytes) -> bytes:
+    """The end of a log, from the beginning of a line on."""
+    return data if len(data) <= _LOG_MAX else data[-_LOG_MAX:].partition(b"\n")[2]

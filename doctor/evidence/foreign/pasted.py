@@ -13,7 +13,8 @@ from doctor.core.evidence import Evidence
 from doctor.errors import EvidenceError
 from doctor.evidence.archive import shown
 from doctor.evidence.foreign.gather import Gathered
-from doctor.evidence.foreign.plaintext import Line, clean_lines
+from doctor.evidence.foreign.kernelscan import newest
+from doctor.evidence.foreign.plaintext import LINES_MAX, Line, clean_lines
 from doctor.evidence.foreign.recognise import Form, form_of, goes_on
 from doctor.evidence.foreign.unpack import Unpacker
 from doctor.timeouts import FOREIGN_PASTE_BYTES_MAX
@@ -30,6 +31,7 @@ _LOGS = ("dmesg", "journal")
 def read_pasted(stream: Unpacker, origin: str) -> Evidence:
     """The evidence in pasted text. Raises `EvidenceError` when nothing in it is known."""
     data, is_cut = _taken(stream)
+    is_cut = is_cut or data.count(b"\n") > LINES_MAX
     found, names = Gathered(), dict[str, None]()
     logs: dict[tuple[str, ...], list[str]] = {}
     for form, hint, lines in _parts(clean_lines(data)):
@@ -44,9 +46,9 @@ def read_pasted(stream: Unpacker, origin: str) -> Evidence:
     for argv, lines in logs.items():
         # Somebody chose these lines: what is missing among them proves nothing.
         if argv == _OLDER:
-            found.file("/var/log/kern.log", _bytes(lines), "truncated", "pasted lines")
+            found.file("/var/log/kern.log", newest(_bytes(lines)), "truncated", "pasted lines")
         else:
-            found.command(argv, _bytes(lines), "truncated", "pasted lines")
+            found.command(argv, newest(_bytes(lines)), "truncated", "pasted lines")
     if not len(found):
         raise _nothing(origin)
     notes = [*dict.fromkeys(stream.notes), *(["only its first part was read"] if is_cut else [])]
@@ -129,5 +131,3 @@ def _last_start(lines: list[str]) -> int:
                 start = number
             latest = seconds
     return start
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-__all__ = ["Line", "clean_lines"]
+__all__ = ["LINES_MAX", "Line", "clean_lines"]
 
 #: CSI and OSC sequences, then any other two-byte escape.
 _ESCAPE = re.compile(r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|\x1b[@-_]?")
@@ -13,14 +13,15 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 _QUOTE = re.compile(r"^(?:> ?){1,10}")
 _FENCE = re.compile(r"^\s{0,8}(?:```|~~~)|^\s*</?(?:details|summary|pre|code)\b", re.IGNORECASE)
 #: `user@host:~$ cmd`, `[user@host dir]# cmd`, `$ cmd`; a lone `#` only before a tool that is known.
+_WHO = r"(?:\(\S{1,40}\) ?)?(?:\S{1,64}@\S{1,64}[:~ ]\S{0,200}?|\[[^\]\n]{1,120}\]|PS [^>]{1,120})?\s?"
+_TOOLS = r"nvidia-smi|dmesg|journalctl|lspci|dkms|uname|cat|modinfo|mokutil|python3?|vllm"
 _PROMPT = re.compile(
-    r"^\s{0,8}(?:\(\S{1,40}\) ?)?(?:\S{1,64}@\S{1,64}[:~ ]\S{0,200}?|\[[^\]\n]{1,120}\]|PS [^>]{1,120})?\s?[$%>] ?"
-    r"(?P<command>[A-Za-z./~_][^|]{0,300}.*)$"
-    r"|^\s{0,8}(?:\S{1,64}@\S{1,64}[:~ ]\S{0,200}?|\[[^\]\n]{1,120}\])?\s?# ?(?:sudo )?"
-    r"(?P<root>(?:/\S+/)?(?:nvidia-smi|dmesg|journalctl|lspci|dkms|uname|cat|modinfo|mokutil|python3?|vllm)\b.*)$"
+    rf"^\s{{0,8}}{_WHO}[$%>] ?(?P<command>[A-Za-z./~_].{{0,400}})"
+    rf"|^\s{{0,8}}{_WHO}# ?(?:sudo )?(?P<root>(?:/\S{{1,100}}/)?(?:{_TOOLS})\b.{{0,400}})"
 )
 _LINE_MAX = 16_384
-_LINES_MAX = 300_000
+#: A whole `journalctl -k` of months has fewer.
+LINES_MAX = 150_000
 
 
 class Line:
@@ -41,7 +42,7 @@ def clean_lines(data: bytes) -> Iterator[Line]:
         text = _ESCAPE.sub("", text)
     text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     for number, raw in enumerate(text.split("\n")):
-        if number >= _LINES_MAX:
+        if number >= LINES_MAX:
             return
         yield _line(raw[:_LINE_MAX].rstrip())
 

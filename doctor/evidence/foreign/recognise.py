@@ -10,7 +10,13 @@ __all__ = ["Form", "form_of", "goes_on"]
 class Form:
     """A tool's output. Without `each` it runs to the next border; with it, every line has to match."""
 
-    __slots__ = ("argv", "begins", "each", "name", "path",)
+    __slots__ = (
+        "argv",
+        "begins",
+        "each",
+        "name",
+        "path",
+    )
 
     def __init__(
         self,
@@ -74,7 +80,12 @@ _FORMS = (
         each=r"GCC version:|\s",
     ),
     Form("os-release", _OS_RELEASE, path="/etc/os-release", each=r"[A-Z][A-Z_]*="),
-    Form("uname -a", r"Linux \S{1,255} \d+\.\d+\S* .*(?:x86_64|aarch64|GNU/Linux)", argv=("uname", "-a"), each=r"(?!)"),
+    Form(
+        "uname -a",
+        r"Linux \S{1,255} \d+\.\d+\S* .*(?:x86_64|aarch64|GNU/Linux)",
+        argv=("uname", "-a"),
+        each=r"(?!)",
+    ),
     Form("mokutil", r"SecureBoot (?:enabled|disabled)\s*$", argv=("mokutil", "--sb-state"), each=r"(?!)"),
 )
 #: Their lines look like the openings of other forms.

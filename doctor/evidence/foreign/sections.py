@@ -118,7 +118,9 @@ def split(chunks: Iterable[bytes], rule: Rule, notes: list[str]) -> Iterator[Sec
             notes.append(f"more than {_SECTIONS_MAX} sections: the rest was not read")
             return
         if kept > _KEPT_MAX and limited is rule:
-            notes.append(f"more than {_KEPT_MAX // 1024**2} MiB in sections that matter: the rest was not kept")
+            notes.append(
+                f"more than {_KEPT_MAX // 1024**2} MiB in sections that matter: the rest was not kept"
+            )
             limited = _drop
     section.close(limited, is_ended=False)
     yield section

@@ -381,6 +381,12 @@ def test_nodes_for_a_group_only_are_noted() -> None:
     expect(closed, "driver.device_nodes", "pass", why="/dev/nvidia0 open to root and its group only")
 
 
+def test_nodes_of_capabilities_and_of_other_drivers_are_closed_by_design() -> None:
+    more = nodes("/dev/nvidia-caps/nvidia-cap1", "/dev/dri/renderD128", mode="0400")
+    host = put(healthy(), "driver.device_nodes", (*at(healthy(), "driver.device_nodes").value, *more))
+    assert [f.why for f in findings(host, "driver.device_nodes")] == [()]
+
+
 NO_UVM = put(
     healthy(), "kernel.modules", tuple(m for m in at(healthy(), "kernel.modules").value if m.name == "nvidia")
 )

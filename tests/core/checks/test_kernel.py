@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -44,7 +46,7 @@ SECURE = {"kernel.secure_boot": "enabled", "kernel.lockdown": "integrity"}
 REFUSAL = ("module_signature_rejected", "Loading of module with unavailable key is rejected")
 
 
-def kernels(*entries: tuple[str, dict[str, object]]) -> tuple[object, ...]:
+def kernels(*entries: tuple[str, dict[str, Any]]) -> tuple[object, ...]:
     return tuple(installed_kernel(release, **fields) for release, fields in entries)
 
 

@@ -1,0 +1,201 @@
+"""Pasted text as evidence: what is recognised, what is tolerated around it, what stays out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from doctor.core.evidence import Evidence
+from doctor.errors import EvidenceError
+from doctor.evidence.foreign import read_foreign
+from doctor.evidence.foreign.plaintext import clean_lines
+
+DATA = Path(__file__).parents[1] / "data"
+FOREIGN = DATA / "foreign"
+TABLE = (FOREIGN / "nvidia-smi.txt").read_text()
+DMESG = (FOREIGN / "dmesg.txt").read_text()
+LSPCI = (FOREIGN / "lspci-nnk.txt").read_text()
+XML = """<?xml version="1.0" ?>
+<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log>
+	<driver_version>580.95.05</driver_version>
+	<gpu id="00000000:41:00.0">
+	</gpu>
+</nvidia_smi_log>"""
+
+
+def paste(text: str) -> Evidence:
+    return read_foreign(text.encode())
+
+
+def keys(evidence: Evidence) -> list[str]:
+    return [item.key for item in evidence.meta.items]
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        (FOREIGN / "collect-env-vllm.txt", "command:collect-env"),
+        (FOREIGN / "collect-env-torch.txt", "command:collect-env"),
+        (FOREIGN / "nvidia-smi.txt", "command:nvidia-smi"),
+        (DATA / "h200" / "nvidia-smi.txt", "command:nvidia-smi"),
+        (DATA / "h200" / "nvidia-smi-q.txt", "command:nvidia-smi-q"),
+        (FOREIGN / "dkms-status.txt", "command:dkms-status"),
+        (FOREIGN / "lspci-nnk.txt", "command:lspci-nnk"),
+        (FOREIGN / "dmesg.txt", "command:dmesg"),
+        (DATA / "h200" / "version", "file:/proc/driver/nvidia/version"),
+        (DATA / "h200" / "os-release", "file:/etc/os-release"),
+        (DATA / "h200" / "uname.txt", "command:uname-a"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
+def test_one_tool_alone(path: Path, key: str):
+    found = read_foreign(path)
+    assert keys(found) == [key]
+    assert found.meta.root is None
+    body, whole = found.read(key).text.split(), path.read_text().split()
+    assert body == whole[len(whole) - len(body) :]
+    assert len(body) > len(whole) * 0.9
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (XML, "command:nvidia-smi-q-x"),
+        ("SecureBoot enabled\n", "command:mokutil-sb-state"),
+        ("nvidia, 570.124.06, 6.8.0-58-generic, x86_64: installed\n", "command:dkms-status"),
+        ("Failed to initialize NVML: Driver/library version mismatch\n", "command:nvidia-smi"),
+        ("NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n", "command:dmesg"),
+        ("[Mon Mar  2 11:00:00 2026] NVRM: loading NVIDIA UNIX\n", "command:dmesg"),
+        ("2026-03-02T11:00:00.1+01:00 box kernel: NVRM: loading\n", "command:journalctl-k-b-0"),
+        ("3月 02 11:00:00 box kernel: NVRM: loading\n", "command:journalctl-k-b-0"),
+        (
+            "filename:       /lib/modules/6.8.0/updates/dkms/nvidia.ko\nversion:        580.95.05\n",
+            "command:modinfo-_lib_modules_6.8.0_updates_dkms_nvidia.ko",
+        ),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_short_forms(text: str, key: str):
+    found = paste(text)
+    assert keys(found) == [key]
+    assert found.read(key).text.strip() == text.strip()
+
+
+def test_an_issue_text_gives_each_tool_its_item():
+    found = read_foreign(FOREIGN / "issue.md")
+    assert set(keys(found)) == {
+        "command:collect-env",
+        "command:nvidia-smi",
+        "command:dmesg",
+        "command:lspci-nnk",
+        "command:dkms-status",
+        "command:uname-a",
+    }
+    assert found.command("dmesg").text == DMESG
+    assert found.command("nvidia-smi").text.splitlines() == [
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "NVML library version: 580.95",
+    ]
+    assert "changed" not in "".join(found.read(key).text for key in keys(found))
+
+
+def quoted(text: str) -> str:
+    return "".join(f"> {line}\n" for line in text.splitlines())
+
+
+def fenced(text: str) -> str:
+    return f"Look:\n\n```console\n{text}```\n\nThanks\n"
+
+
+def coloured(text: str) -> str:
+    return "\x1b]0;me@box\x07" + text.replace("NVIDIA", "\x1b[1;32mNVIDIA\x1b[0m").replace("[", "[", 1)
+
+
+def indented(text: str) -> str:
+    return "Look:\n\n" + "".join(f"    {line}\n" for line in text.splitlines()) + "\nThanks\n"
+
+
+def prompted(text: str) -> str:
+    return f"(base) me@box:~/x$ ls\nfile\n[root@box ~]# something\n{text}me@box:~$ exit\n"
+
+
+def windows(text: str) -> str:
+    return "\ufeff" + text.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize("around", [quoted, fenced, coloured, indented, prompted, windows])
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [(TABLE, "command:nvidia-smi"), (LSPCI, "command:lspci-nnk"), (DMESG, "command:dmesg")],
+    ids=["table", "lspci", "dmesg"],
+)
+def test_what_forums_and_terminals_put_around_is_taken_off(around, text: str, key: str):
+    found = paste(around(text))
+    assert keys(found) == [key]
+    start = text.index("| NVIDIA-SMI") if key == "command:nvidia-smi" else 0
+    assert found.read(key).text.split() == text[start:].split()
+
+
+def test_utf_16_is_read():
+    assert keys(read_foreign(TABLE.encode("utf-16"))) == ["command:nvidia-smi"]
+
+
+def test_older_boots_of_a_journal_are_history():
+    found = read_foreign(FOREIGN / "journal.txt")
+    assert "79," in found.file("/var/log/kern.log").text
+    assert "79," not in found.command("journalctl", "-k", "-b", "0").text
+    assert "31," in found.command("journalctl", "-k", "-b", "0").text
+
+
+def test_a_fall_of_the_stamp_begins_a_boot():
+    text = "[  100.000001] NVRM: Xid (PCI:0000:41:00): 79, x\n[    1.000001] NVRM: loading NVIDIA UNIX\n"
+    assert paste(text).command("dmesg").text.startswith("[    1.000001]")
+    assert "79," in paste(text).file("/var/log/kern.log").text
+
+
+def test_a_typed_command_says_which_boot():
+    found = paste("me@box:~$ journalctl -k -b -1\nMar 02 11:00:00 box kernel: NVRM: loading NVIDIA\n")
+    assert keys(found) == ["command:journalctl-k-b-1"]
+
+
+def test_lines_that_somebody_chose_are_no_whole_log():
+    assert read_foreign(FOREIGN / "dmesg.txt").item("command:dmesg").status == "truncated"
+
+
+def test_logs_in_parts_belong_together_and_other_answers_count_once():
+    text = (
+        "[    1.000001] NVRM: one\n\nthen\n\n[    2.000001] NVRM: two\n\n"
+        + TABLE
+        + "\n"
+        + TABLE.replace("470.", "999.")
+    )
+    found = paste(text)
+    assert found.command("dmesg").text == "[    1.000001] NVRM: one\n[    2.000001] NVRM: two\n"
+    assert "999." not in found.command("nvidia-smi").text
+
+
+def test_prose_is_left_alone():
+    with pytest.raises(EvidenceError):
+        paste("My GPU is slow. It costs $100 a month.\n# A heading\n> a quotation\n| a | table |\n")
+
+
+@pytest.mark.parametrize(
+    "junk",
+    ["\x1b[" * 50_000, "$" * 100_000, ">" * 100_000, "#" * 9_000 + "\n", "[" * 100_000, "\x1b]" * 50_000],
+)
+def test_junk_costs_no_time(junk: str):
+    import time
+
+    start = time.process_time()
+    list(clean_lines((junk + "\n").encode() * 5))
+    with pytest.raises(EvidenceError):
+        paste(junk)
+    assert time.process_time() - start < 1
+
+
+def test_a_long_paste_is_cut_and_says_so():
+    line = "[    1.000001] NVRM: a line of forty characters or so\n"
+    found = paste(line * 200_000)
+    assert found.item("report:paste").detail == "only its first part was read"
