@@ -142,7 +142,7 @@ class _InnerParser(argparse.ArgumentParser):
 
     asks = False
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override] # noqa: ANN001, ANN201
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - typing is 5 ms
         """Words that begin with dashes and are no option of this command are what it is asked for."""
         if self.asks:
             words = [word for word in args or () if word != "--"]
@@ -207,6 +207,7 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     one.set_defaults(kind=None, query="", json=False)
     inner = one.add_subparsers(metavar="COMMAND", parser_class=_InnerParser)
     show = _command(inner, "show", "show the edition, or the rows of one thing in it", "matrix:show")
+    assert isinstance(show, _InnerParser)
     show.asks = True
     show.add_argument("kind", nargs="?", help="gpu, driver, cuda, vllm, torch, os, kernel, flag, metric, …")
     show.add_argument("query", nargs="?", default="", help="H200, 580.126.20, 0.33.0, --swap-space, …")

@@ -102,7 +102,10 @@ WRONG = {
         r"`/nonexistent/x` cannot be written",
     ),
     "collect to where": (["collect"], r"where the bundle goes\n  hint: `-o host\.tar\.gz`"),
-    "matrix of what": (["matrix", "show", "cpu", "1"], r"invalid choice: 'cpu'"),
+    "matrix of what": (
+        ["matrix", "show", "cpu", "1"],
+        r"the matrix has no `cpu`\n  hint: did you mean `gpu`\?\n  hint: it has: gpu, driver, cuda, ",
+    ),
 }
 
 
@@ -180,7 +183,7 @@ def test_the_help_lists_every_exit_code(run) -> None:
 def test_without_a_command_it_checks(run, argv: list[str]) -> None:
     code, out, _ = run(*argv)
     assert code == 1
-    assert out == "NOT READY: the loaded module and the driver libraries have different versions\n"
+    assert re.fullmatch(r"NOT READY: the loaded module and the driver libraries .*\n", out)
 
 
 def test_version(run) -> None:

@@ -50,10 +50,10 @@ def _asked(matrix: Matrix, kind: str | None, query: str) -> Answer:
     answer = _KINDS[kind](matrix, query) if kind in _KINDS else find(matrix, kind, query)
     if answer is None:
         known = (*_KINDS, *kinds(matrix))
-        hints = (f"did you mean {' or '.join(close)}?" for close in (near(kind, known),) if close)
-        raise UsageError(
-            f"the matrix has no `{escape_line(kind)}`", hints=(*hints, f"it has: {', '.join(known)}")
-        )
+        words = (*known, *(row.component for row in matrix.edition.components))
+        hints = [f"did you mean `{name}`?" for name in near(kind, words)[:1]]
+        hints.append(f"it has: {', '.join(known)}, and each component")
+        raise UsageError(f"the matrix has no `{escape_line(kind)}`", hints=hints)
     return answer
 
 

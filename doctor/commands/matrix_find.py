@@ -12,6 +12,7 @@ import msgspec
 from doctor.commands.matrix_rows import row_line, row_text
 from doctor.core.matrix import Matrix
 from doctor.core.rows.base import Row
+from doctor.core.rows.package import Component
 from doctor.core.versions import Dotted, Pep440, Version
 
 __all__ = ["Answer", "around", "find", "kinds", "near"]
@@ -66,9 +67,9 @@ _BY_MINOR = {"kernel": ("kernels", "kernel"), "ansible-core": ("ansible", "line"
 
 
 def kinds(matrix: Matrix) -> tuple[str, ...]:
-    """Everything that can be asked for, besides GPUs, drivers and CUDA toolkits."""
-    names = dict.fromkeys(row.kind for row in matrix.edition.names)
-    return (*_packages(matrix), *_BY_MINOR, *_BY_NAME, *names)
+    """Everything that can be asked for, besides GPUs, drivers, CUDA toolkits and single components."""
+    names = (row.kind for row in matrix.edition.names)
+    return tuple(dict.fromkeys((*_packages(matrix), *_BY_MINOR, *_BY_NAME, *names)))
 
 
 def find(matrix: Matrix, kind: str, query: str) -> Answer | None:
@@ -82,7 +83,8 @@ def find(matrix: Matrix, kind: str, query: str) -> Answer | None:
         return _release(matrix, kind, query)
     if any(row.kind == kind for row in matrix.edition.names):
         return _name(matrix, kind, query)
-    return None
+    component = matrix.component(kind)
+    return _component(matrix, component, query) if component else None
 
 
 def _packages(matrix: Matrix) -> dict[str, tuple[tuple[str, Row], ...]]:
@@ -125,6 +127,14 @@ def _by_name(
 def _has_word(wanted: str, texts: Iterable[str]) -> bool:
     """Whether a text holds `wanted` between borders of words: `h200` in `h200 sxm`, `l4` not in `l40s`."""
     return any(re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", text) for text in texts)
+
+
+def _component(matrix: Matrix, row: Component, query: str) -> Answer:
+    """A component without releases of its own: what it is, and the relations that speak of it."""
+    if query:
+        return Answer()
+    named = [r for r in matrix.edition.relations if row.component in (*r.when, *r.requires, *r.same_version)]
+    return _answer([("components", row), *(("relations", r) for r in named)], first_in_full=True)
 
 
 def _name(matrix: Matrix, kind: str, query: str) -> Answer:

@@ -1,4 +1,4 @@
-"""Labels, wrapped text and sources, for a terminal of 80 columns. A long address stays whole, to be copied."""
+"""Labels, wrapped text and sources for 80 columns. A long address stays whole, to be copied."""
 
 from __future__ import annotations
 

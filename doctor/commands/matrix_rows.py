@@ -1,4 +1,4 @@
-"""Any row of the matrix in words, from its fields alone; tables with words of their own stand in matrix_text."""
+"""Any row of the matrix in words, from its fields alone; matrix_text has words of their own for some."""
 
 from __future__ import annotations
 

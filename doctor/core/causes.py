@@ -143,7 +143,7 @@ def _cause(best: Sequence[Ruling], wrong: dict[str, Finding], rulings: Sequence[
     closest = refined[0] if refined else first
     return Cause(
         id=first.row.id,
-        title=first.row.title,
+        title=": ".join(r.row.title for r in (first, *refined[:1])),
         findings=tuple(_explained(first.row, wrong)),
         refined_by=tuple(r.row.id for r in refined),
         is_certain=certain,

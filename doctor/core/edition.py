@@ -9,6 +9,7 @@ import msgspec
 
 from doctor.core.rows.base import Row
 from doctor.core.rows.cause import CauseRow, RemedyRow
+from doctor.core.rows.choice import ChangeCost, DriverOwner, GpuMaker, ProductClass
 from doctor.core.rows.driver import DriverBranch, DriverRule, ToolkitRow, ToolkitUpdate
 from doctor.core.rows.engine import (
     CommandRow,
@@ -58,6 +59,10 @@ TABLES: dict[str, type[Row]] = {
     "commands": CommandRow,
     "speeds": GpuSpeed,
     "speed_ranges": SpeedRange,
+    "owners": DriverOwner,
+    "makers": GpuMaker,
+    "product_classes": ProductClass,
+    "changes": ChangeCost,
 }
 
 _NESTED: tuple[type[msgspec.Struct], ...] = (KernelBuild, RemedyRow, ToolkitUpdate)
@@ -101,6 +106,10 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     commands: tuple[CommandRow, ...] = ()
     speeds: tuple[GpuSpeed, ...] = ()
     speed_ranges: tuple[SpeedRange, ...] = ()
+    owners: tuple[DriverOwner, ...] = ()
+    makers: tuple[GpuMaker, ...] = ()
+    product_classes: tuple[ProductClass, ...] = ()
+    changes: tuple[ChangeCost, ...] = ()
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)
@@ -147,9 +156,9 @@ def layout() -> str:
 
 
 def _decoded(table: str, raw: msgspec.Raw) -> tuple[Row, ...]:
-    kind: Any = tuple[TABLES[table], ...]  # type: ignore[misc]  # a type that is chosen at run time
+    kind: Any = TABLES[table]  # chosen at run time, which a type checker cannot follow
     try:
-        rows: tuple[Row, ...] = msgspec.json.decode(raw, type=kind, dec_hook=dec_version)
+        rows: tuple[Row, ...] = msgspec.json.decode(raw, type=tuple[kind, ...], dec_hook=dec_version)
     except msgspec.MsgspecError as error:
         raise MatrixError(
             f"the table `{table}` of the compiled matrix is damaged: {error}",

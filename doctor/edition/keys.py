@@ -27,6 +27,10 @@ KEYS: dict[str, tuple[str, ...]] = {
     "commands": ("component", "versions", "command"),
     "speeds": ("gpu",),
     "speed_ranges": ("id",),
+    "owners": ("id",),
+    "makers": ("maker",),
+    "product_classes": ("products",),
+    "changes": ("component", "change"),
 }
 
 #: Fields that name a row of the other tables, in order of preference.

@@ -84,12 +84,7 @@ def _judge_components(tables: Tables, faults: Faults) -> None:
     known = {located.row.component: located.row for located in tables["components"]}
     for section in _OF_A_COMPONENT:
         for located in tables[section]:
-            row = located.row
-            _judge_name(located, "component", row.component, known, faults)
-            for field in _OWN_SETS:
-                text = getattr(row, field, "")
-                if text and row.component in known:
-                    _judge_set(located, field, text, known[row.component], faults)
+            _judge_own(located, known, faults)
     for section in ("releases", "tools", "relations"):
         for located in tables[section]:
             for field in ("when", "requires"):
@@ -99,6 +94,16 @@ def _judge_components(tables: Tables, faults: Faults) -> None:
     for located in tables["stacks"]:
         for name in located.row.components:
             _judge_name(located, "components", name, known, faults)
+
+
+def _judge_own(located: Located[Any], known: Mapping[str, Component], faults: Faults) -> None:
+    """The component that a row is about, and the versions of it that the row is for."""
+    name = located.row.component
+    if _judge_name(located, "component", name, known, faults):
+        for field in _OWN_SETS:
+            text = getattr(located.row, field, "")
+            if text:
+                _judge_set(located, field, text, known[name], faults)
 
 
 def _judge_sets(

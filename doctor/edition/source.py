@@ -14,8 +14,8 @@ from doctor.core.rows.base import Confidence, Row
 from doctor.edition.digest import digest
 from doctor.edition.package_relations import judge_packages
 from doctor.edition.relations import Tables, judge_relations
-from doctor.edition.system_relations import judge_systems
 from doctor.edition.strict import BAD, Entry, Faults, Located, Place, Reader, compose, entries, nearest
+from doctor.edition.system_relations import judge_systems
 from doctor.errors import MatrixError
 
 __all__ = ["compile_edition"]
@@ -41,6 +41,7 @@ _FILES: dict[str, tuple[str, ...]] = {
     "modelopt.yaml": ("releases",),
     "names.yaml": ("names", "commands"),
     "pci_ids.yaml": ("chips", "gpus"),
+    "relations.yaml": ("owners", "makers", "product_classes", "changes"),
     "sglang.yaml": ("releases",),
     "speeds.yaml": ("speeds", "speed_ranges", "rules"),
     "systems.yaml": ("systems", "rules"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from doctor.core.edition import TABLES
@@ -62,7 +63,7 @@ def _judge_system(located: Located[Any], as_of: str, faults: Faults) -> None:
     if row.released > as_of:
         faults.add(located.at("released"), f"`{row.released}` is later than the edition's `{as_of}`")
     later = [row.kernel, *row.later_kernels]
-    if any(not before < after for before, after in zip(later, later[1:], strict=False)):
+    if any(not before < after for before, after in pairwise(later)):
         faults.add(located.at("later_kernels"), "kernels stand in ascending order, after that of the release")
     known = {row.kernel, *row.later_kernels}
     for kernel in row.precompiled_kernels:

@@ -145,7 +145,7 @@ def _cause(page: Page, cause: Cause, report: CheckReport, *, heading: str) -> No
         page.text(cause.title, indent=2, hang=0)
     page.label("because", "; ".join(cause.because))
     page.label("follows", _consequences(cause, report.findings))
-    page.label("closer", ", ".join(cause.refined_by))
+    page.label("namely", ", ".join(cause.refined_by))
     page.label("fits" if cause.id == "unknown" else "tied", ", ".join(cause.tied_with))
     page.label("decides", "; ".join(cause.deciding_facts))
     if cause.remedy is not None:

@@ -29,7 +29,7 @@ from doctor.facts.read import read_host
 
 HERE = Path(__file__).parent
 CPU_S_MAX = 3.0
-BEGIN, END = "<!-- begin: bug reports -->", "<!-- end: bug reports -->"
+SAMPLES = HERE.parent / "data"
 
 
 class Truth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -213,11 +213,11 @@ def main() -> int:
         for fault in wrong:
             _say(f"        {fault}")
     _say(f"{len(answers)} judged, {bad} wrong, {len(truths()) - len(answers)} skipped")
-    if options.docs is not None and len(answers) == len(truths()):
-        page = options.docs.read_text()
-        head, _, rest = page.partition(BEGIN)
-        table = "\n".join(_table(answers))
-        options.docs.write_text(f"{head}{BEGIN}\n{table}\n{END}{rest.partition(END)[2]}")
+    if options.docs is not None:
+        parts = {"pastes": pastes()}
+        if len(answers) == len(truths()):
+            parts["bug-reports"] = "\n".join(_table(answers))
+        options.docs.write_text(with_parts(options.docs.read_text(), parts))
     return 1 if bad else 0
 
 
@@ -261,13 +261,50 @@ def header(first: str) -> list[str]:
     return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
 
 
+#: Samples of what people paste, each with the name the table gives it.
+PASTES: tuple[tuple[str, str], ...] = (
+    ("`vllm collect-env`", "foreign/collect-env-vllm.txt"),
+    ("torch `collect_env`, in WSL2", "foreign/collect-env-torch.txt"),
+    ("`nvidia-smi`", "foreign/nvidia-smi.txt"),
+    ("`nvidia-smi -q`", "h200/nvidia-smi-q.txt"),
+    ("`lspci -nnk`", "foreign/lspci-nnk.txt"),
+    ("`dkms status`", "foreign/dkms-status.txt"),
+    ("`journalctl -k`", "foreign/journal.txt"),
+    ("`dmesg`", "foreign/dmesg.txt"),
+    ("an issue text with six of them", "foreign/issue.md"),
+)
+
+
+def pastes() -> str:
+    """The table of pasted forms, from the samples of this repository."""
+    lines = header("pasted")
+    for label, name in PASTES:
+        got = read(SAMPLES / name)
+        lines.append(row(label, got.host, answer=verdict_words(got.report)))
+    return "\n".join(lines)
+
+
+def with_parts(page: str, parts: dict[str, str]) -> str:
+    """A page with its generated parts written anew."""
+    for name, text in parts.items():
+        head, begin, rest = page.partition(f"<!-- begin: {name} -->\n")
+        _, end, tail = rest.partition(f"<!-- end: {name} -->")
+        if not (begin and end):
+            raise SystemExit(f"the page has no part `{name}`")
+        page = f"{head}{begin}{text}\n{end}{tail}"
+    return page
+
+
+def verdict_words(report: CheckReport) -> str:
+    verdict = report.verdict.replace("_", " ")
+    cause = report.causes[0].id if report.causes else ""
+    return f"{verdict}: `{cause}`" if cause and cause != "unknown" else verdict
+
+
 def _table(answers: list[tuple[Truth, Read]]) -> Iterator[str]:
     yield from header("script")
     for truth, got in answers:
-        verdict = got.report.verdict.replace("_", " ")
-        cause = got.report.causes[0].id if got.report.causes else ""
-        answer = f"{verdict}: `{cause}`" if cause and cause != "unknown" else verdict
-        yield row(truth.script, got.host, answer=answer)
+        yield row(truth.script, got.host, answer=verdict_words(got.report))
 
 
 if __name__ == "__main__":

@@ -181,3 +181,225 @@ def tree(tmp_path, sources):
     for name, data in sources().items():
         (folder / name).write_bytes(data)
     return folder
+
+
+# --- rows about software, systems and speeds --------------------------------------------------------
+
+HEAD = 'defaults: {as_of: "2026-11-30", review_by: "2027-11-30", confidence: vendor}\n'
+A_PAGE = "  source: [a page]\n"
+
+MORE = {
+    **SMALL,
+    "components.yaml": f"""\
+{HEAD}components:
+- component: vllm
+  scheme: pep440
+  binds: environment
+  meaning: An engine.
+  complete_since: "0.32.0"
+{A_PAGE}- component: torch
+  scheme: pep440
+  binds: environment
+  meaning: PyTorch.
+  complete_since: "2.13.0"
+{A_PAGE}- component: flashinfer
+  scheme: pep440
+  binds: environment
+  meaning: Kernels.
+{A_PAGE}- component: python
+  scheme: pep440
+  binds: environment
+  meaning: The interpreter.
+{A_PAGE}- component: glibc
+  scheme: dotted
+  binds: environment
+  meaning: The C library.
+{A_PAGE}- component: driver
+  scheme: dotted
+  binds: host
+  meaning: The driver.
+{A_PAGE}- component: kernel-modules
+  scheme: name
+  binds: host
+  meaning: Their flavour.
+  words: [open, proprietary]
+{A_PAGE}- component: fabric-manager
+  scheme: dotted
+  binds: host
+  meaning: For NVSwitch.
+{A_PAGE}- component: container-toolkit
+  scheme: dotted
+  binds: host
+  meaning: For containers.
+{A_PAGE}relations:
+- id: same-version
+  when: {{fabric-manager: "*"}}
+  same_version: [driver, fabric-manager]
+{A_PAGE}- id: open-floor
+  when: {{kernel-modules: open}}
+  requires: {{driver: ">=515"}}
+{A_PAGE}""",
+    "vllm.yaml": f"""\
+{HEAD.replace("}", ", component: vllm}")}releases:
+- version: "0.32.0"
+  released: "2026-10-18"
+  cuda: "13.0"
+  compute_capability: ["9.0"]
+  cpu: [x86_64]
+  interpreters: ["3.11"]
+  glibc_tag: "2.5"
+  requires: {{python: ">=3.11,<3.15", glibc: ">=2.28", torch: "==2.13.0", flashinfer: "==0.7.0"}}
+{A_PAGE}- version: "0.33.0"
+  released: "2026-11-02"
+  cuda: "13.0"
+  requires: {{torch: "==2.13.0"}}
+{A_PAGE}""",
+    "torch.yaml": f"""\
+{HEAD.replace("}", ", component: torch}")}releases:
+- version: "2.13.0"
+  released: "2026-07-08"
+  cuda: "13.0"
+{A_PAGE}""",
+    "flashinfer.yaml": f"""\
+{HEAD.replace("}", ", component: flashinfer}")}releases:
+- version: "0.7.0"
+  released: "2026-09-22"
+{A_PAGE}- version: "0.7.0.post1"
+  released: "2026-10-22"
+{A_PAGE}- version: "0.7.1"
+  released: "2026-10-09"
+{A_PAGE}""",
+    "engines.yaml": f"""\
+{HEAD}hardware:
+- component: vllm
+  versions: ">=0.32"
+  min_compute_capability: "7.0"
+{A_PAGE}models:
+- component: vllm
+  architecture: LlamaForCausalLM
+  first: "0.32.0"
+  last: "0.33.0"
+{A_PAGE}quantization:
+- component: vllm
+  method: fp8
+  first: "0.32.0"
+  last: "0.33.0"
+{A_PAGE}quantization_gates:
+- component: vllm
+  versions: "==0.33.0"
+  scheme: fp8
+  min_compute_capability: "7.0"
+{A_PAGE}quantization_support:
+- component: vllm
+  versions: "==0.33.0"
+  family: fp8
+  supported: ["9.0"]
+  on_x86_cpu: false
+{A_PAGE}kv_cache:
+- component: vllm
+  dtype: fp8
+  first: "0.32.0"
+{A_PAGE}rules:
+- id: a-rule
+  fact: A sentence.
+{A_PAGE}""",
+    "advisories.yaml": f"""\
+{HEAD}advisories:
+- id: 1-data-center
+  bulletin: "1"
+  component: driver
+  products: data-center
+  published: after 2026-08-18
+  fixed_in: ["580.178.04"]
+{A_PAGE}- id: "2"
+  bulletin: "2"
+  component: container-toolkit
+  products: all
+  published: "2026-06-30"
+  cves: ["CVE-2026-24260"]
+  affected: "<=1.19.0"
+  fixed_in: ["1.19.1"]
+{A_PAGE}""",
+    "systems.yaml": f"""\
+{HEAD}systems:
+- system: ubuntu-24.04
+  kernel: "6.8"
+  later_kernels: ["6.11"]
+  glibc: "2.39"
+  gcc: "13.2"
+  python: "3.12"
+  is_in_driver_guide: true
+  precompiled_kernels: ["6.8"]
+  precompiled_branches: [R580]
+  support_ends: "2029-05-31"
+  extended_ends: "2036-05-31"
+{A_PAGE}rules:
+- id: another-rule
+  fact: A sentence.
+{A_PAGE}""",
+    "kernels.yaml": f"""\
+{HEAD}kernels:
+- kernel: "6.8"
+  builds:
+    - {{branch: 580, since: "580.65.06", patched_by: ubuntu, upstream_since: "580.126.09"}}
+  default_of: [ubuntu-24.04]
+{A_PAGE}rules:
+- id: a-third-rule
+  fact: A sentence.
+{A_PAGE}""",
+    "names.yaml": f"""\
+{HEAD}names:
+- component: vllm
+  kind: flag
+  name: --swap-space
+  command: vllm serve
+  status: removed
+  last: "0.32.0"
+{A_PAGE}commands:
+- component: vllm
+  versions: ">=0.32"
+  command: vllm serve
+  flags: [--host]
+  is_whole: false
+{A_PAGE}""",
+    "speeds.yaml": f"""\
+{HEAD}speeds:
+- gpu: H200 SXM
+  pci_device_ids: ["10de:2335"]
+  compute_capability: "9.0"
+  memory_gb: 141
+  bandwidth_gb_s: 4800
+  bf16_tflops: 989
+  power_w: 700
+  measured_bf16_tflops: 794.5
+  copy_floor_gb_s: 2333
+{A_PAGE}speed_ranges:
+- id: hbm-copy
+  quantity: memory-copy
+  applies_to: hbm
+  low: 0.88
+  high: 0.93
+  unit: share
+{A_PAGE}rules:
+- id: a-fourth-rule
+  fact: A sentence.
+{A_PAGE}""",
+}
+
+
+@pytest.fixture
+def more_sources():
+    """The small matrix with a few rows of every table, as bytes."""
+    return {name: text.encode() for name, text in MORE.items()}
+
+
+@pytest.fixture
+def spoiled_more():
+    """A function: the same with one place changed, which must be there exactly once."""
+
+    def make(file, old, new):
+        text = MORE[f"{file}.yaml"]
+        assert text.count(old) == 1, f"`{old}` stands {text.count(old)} times in {file}.yaml"
+        return {name: t.encode() for name, t in {**MORE, f"{file}.yaml": text.replace(old, new)}.items()}
+
+    return make

@@ -127,7 +127,7 @@ def main() -> int:
                     (options.keep / f"mutant-{seed}").write_bytes(data)
     ends = ", ".join(f"{count} ended with {code}" for code, count in sorted(codes.items()))
     sys.stdout.write(
-        f"{options.count} mutants, {min(options.command, options.count)} of them through the command: {ends}; "
+        f"{options.count} mutants, {min(options.command, options.count)} through the command: {ends}; "
         f"slowest {slowest:.2f} s, largest {largest:.0f} MB; {bad} broke a rule\n"
     )
     return 1 if bad else 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from doctor.core.check import Check
-from doctor.core.checks import cuda, driver, gpu, kernel, security, system
+from doctor.core.checks import cuda, driver, gpu, history, kernel, security, system
 
 __all__ = ["CHECKS"]
 
 CHECKS: tuple[Check, ...] = (
     *system.CHECKS[:1],  # without a card nothing else matters
     *kernel.CHECKS,
+    *history.CHECKS,
     *driver.CHECKS,
     *gpu.CHECKS,
     *cuda.CHECKS,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from doctor.core.rows.base import Row
 from doctor.core.versions import Dotted, Pep440
 
@@ -54,7 +56,7 @@ class Release(Row, frozen=True, kw_only=True):
     """The glibc that the wheel's name claims, where what it needs is newer (`requires`)."""
     engine_backend: Literal["default", "legacy", "removed", ""] = ""
     """TensorRT-LLM: how the TensorRT engine backend stands in it."""
-    requires: dict[str, str] = {}
+    requires: dict[str, str] = msgspec.field(default_factory=dict)
     """PEP 440 sets (or words) by component; `*` where any version will do."""
     size_bytes: int | None = None
 
@@ -66,7 +68,7 @@ class ToolRelease(Row, frozen=True, kw_only=True):
     version: Dotted
     released: str = ""
     """Day of its tag; empty where no source says."""
-    requires: dict[str, str] = {}
+    requires: dict[str, str] = msgspec.field(default_factory=dict)
     changes: str = ""
     """What matters to a host in it."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from doctor.core.rows.base import Row
 from doctor.core.versions import Dotted
 
@@ -15,7 +17,7 @@ class Relation(Row, frozen=True, kw_only=True):
 
     id: str
     when: dict[str, str]
-    requires: dict[str, str] = {}
+    requires: dict[str, str] = msgspec.field(default_factory=dict)
     same_version: tuple[str, ...] = ()
     """Components that must have one and the same version."""
     otherwise: str = ""

@@ -1,0 +1,279 @@
+"""What a question is about: GPUs, system, what is installed and what must stay. Named, or read off a host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Literal
+
+import msgspec
+
+from doctor.core.goal import Term
+from doctor.core.matrix import GpuRow, Matrix, Product
+from doctor.core.rows.choice import DriverOwner
+from doctor.core.rows.system import SystemRow
+from doctor.core.versions import Dotted
+from doctor.errors import UsageError
+
+__all__ = ["GpuKind", "Target", "find_gpu", "make_target", "system_of"]
+
+Maker = Literal["nvidia", "other", "unknown"]
+
+_COUNT = re.compile(r"(.+?)\s*[xX](\d{1,4})")
+_PCI = re.compile(r"(?:([0-9a-fA-F]{4}):)?([0-9a-fA-F]{4})")
+_NVIDIA = "10de"
+
+
+class GpuKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs of one kind in a machine."""
+
+    name: str
+    count: int = 1
+    pci_id: str = ""
+    maker: Maker = "nvidia"
+    maker_name: str = ""
+    """Of another maker: `AMD`."""
+    architecture: str = ""
+    """Empty where the matrix does not know the card."""
+    compute_capability: str = ""
+    products: Literal["data-center", "geforce-rtx"] = "data-center"
+    """Which bulletins speak of it."""
+    is_nvswitch: bool = False
+    """Several GPUs of a kind that an NVSwitch joins: they need the fabric manager."""
+    is_arm64: bool = False
+    source: tuple[str, ...] = ()
+    nearest: tuple[str, ...] = ()
+    """For a card the matrix does not know: names that come near."""
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A machine as a question sees it. Empty text: not said."""
+
+    gpus: tuple[GpuKind, ...] = ()
+    os: str = ""
+    kernel: str = ""
+    python: str = ""
+    """The interpreter that is there."""
+    arch: str = "x86_64"
+    have: tuple[Term, ...] = ()
+    """What is installed, each with its exact version: `driver` `==580.95.05`."""
+    hold: tuple[str, ...] = ()
+    """Components that must stay as they are."""
+    driver_kind: str = ""
+    """Another owner's driver: `windows`, `jetpack`, `dgx-os`, `vgpu-guest`; empty for NVIDIA's own packages."""
+
+    def version(self, component: str) -> str:
+        """The version that is there, or empty text."""
+        for term in self.have:
+            if term.component == component:
+                return term.spec.removeprefix("==")
+        return ""
+
+
+def make_target(  # noqa: PLR0913 - one for each option of the command line
+    matrix: Matrix,
+    *,
+    gpus: Sequence[str] = (),
+    os: str = "",
+    kernel: str = "",
+    python: str = "",
+    arch: str = "",
+    have: Iterable[Term] = (),
+    hold: Iterable[str] = (),
+) -> Target:
+    """A target of words, as the command line has them. Raises `UsageError` on what cannot be meant."""
+    kinds = tuple(find_gpu(matrix, text) for text in gpus)
+    terms = _installed(matrix, have)
+    capability = next((t.spec.removeprefix("==") for t in terms if t.component == "compute-capability"), "")
+    if capability:
+        # What the GPU itself reports outranks every table.
+        kinds = tuple(msgspec.structs.replace(kind, compute_capability=capability) for kind in kinds)
+    target = Target(
+        gpus=kinds,
+        os=os,
+        kernel=kernel,
+        python=python or next((t.spec[2:] for t in terms if t.component == "python"), ""),
+        arch=arch or ("aarch64" if any(kind.is_arm64 for kind in kinds) else "x86_64"),
+        have=tuple(t for t in terms if t.component not in ("compute-capability", "driver-kind")),
+        hold=tuple(dict.fromkeys(_component(matrix, name) for name in hold)),
+        driver_kind=next((t.spec[2:] for t in terms if t.component == "driver-kind"), ""),
+    )
+    owner = _owner(matrix, target)
+    return msgspec.structs.replace(target, driver_kind=owner.driver_kind) if owner else target
+
+
+def system_of(matrix: Matrix, name: str) -> SystemRow | None:
+    """The row of a system by a name such as `ubuntu-24.04`, `rocky-9.6` or `rhel 9`."""
+    wanted = re.sub(r"[\s_]+", "-", name.strip().casefold())
+    row = matrix.system(wanted)
+    if row is None and re.fullmatch(r"[a-z]+-\d+\.\d+", wanted):
+        row = matrix.system(wanted.rpartition(".")[0])
+    return row
+
+
+def _owner(matrix: Matrix, target: Target) -> DriverOwner | None:
+    """Whose driver this machine runs, when it is not NVIDIA's own package."""
+    system = re.sub(r"[\s_]+", "-", target.os.casefold())
+    kernel = target.kernel.casefold()
+    families = {kind.architecture for kind in target.gpus}
+    for owner in matrix.edition.owners:
+        if (
+            owner.driver_kind == target.driver_kind
+            or families.intersection(owner.architectures)
+            or (system and system.startswith(owner.systems or ("\0",)))
+            or any(word in kernel for word in owner.kernels)
+        ):
+            return owner
+    return None
+
+
+def _component(matrix: Matrix, name: str) -> str:
+    if matrix.component(name) is None:
+        known = [row.component for row in matrix.edition.components]
+        near = get_close_matches(name, known, n=3)
+        hint = f"nearest: {', '.join(f'`{n}`' for n in near)}" if near else "`mopt-doctor matrix show component`"
+        raise UsageError(f"the matrix has no component `{name}`", hints=(hint,))
+    return name
+
+
+def _installed(matrix: Matrix, have: Iterable[Term]) -> tuple[Term, ...]:
+    """What is there: exact versions only, each component once."""
+    found: dict[str, Term] = {}
+    for term in have:
+        _component(matrix, term.component)
+        if not term.spec.startswith("==") or "," in term.spec or term.spec.endswith(".*"):
+            raise UsageError(
+                f"`{term.text}` is not what is installed",
+                hints=(f"an exact version: `{term.component}==VERSION`",),
+            )
+        if found.setdefault(term.component, term) != term:
+            raise UsageError(f"`{term.component}` is named with two versions")
+    return tuple(found.values())
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+
+def find_gpu(matrix: Matrix, text: str) -> GpuKind:
+    """The GPUs that `H200`, `10de:2335` or `B200 x8` means; a kind of maker `unknown` where none is."""
+    name, count = text.strip(), 1
+    match = _COUNT.fullmatch(name)
+    if match:
+        name, count = match.group(1).strip(), int(match.group(2))
+    if not name or not 0 < count <= 1024:
+        raise UsageError(f"`{text}` names no GPU", hints=("a name or id and a count: `H200x8`, `10de:2335x8`",))
+    pci = _PCI.fullmatch(name)
+    if pci and (pci.group(1) or not name.isdigit()):
+        return _by_id(matrix, (pci.group(1) or _NVIDIA).lower(), pci.group(2).lower(), count)
+    return _by_name(matrix, name, count)
+
+
+def _by_id(matrix: Matrix, vendor: str, device: str, count: int) -> GpuKind:
+    pci_id = f"{vendor}:{device}"
+    if vendor != _NVIDIA:
+        maker = next((row.maker for row in matrix.edition.makers if row.pci_vendor == vendor), "")
+        return GpuKind(name=pci_id, count=count, pci_id=pci_id, maker="other", maker_name=maker)
+    row = matrix.gpu(pci_id)
+    if row is None:
+        known = {gpu.pci_device_id for gpu in matrix.edition.gpus}
+        return GpuKind(
+            name=pci_id, count=count, pci_id=pci_id, maker="unknown", nearest=tuple(_nearby(pci_id, known))
+        )
+    return _known(matrix, row, matrix.product(pci_id), count)
+
+
+def _nearby(pci_id: str, known: Iterable[str]) -> list[str]:
+    """The ids on either side: chips of one family have ids that lie together."""
+    number = int(pci_id[5:], 16)
+    return sorted(known, key=lambda other: abs(int(other[5:], 16) - number))[:2]
+
+
+def _by_name(matrix: Matrix, name: str, count: int) -> GpuKind:
+    wanted = _folded(name)
+    for product in matrix.edition.products:
+        row = matrix.gpu(product.pci_device_ids[0])
+        if row is not None and wanted in (_folded(product.product), *map(_folded, product.pci_device_ids)):
+            return _known(matrix, row, product, count)
+    found = _by_words(matrix, wanted)
+    if found is not None:
+        return _known(matrix, found, matrix.product(found.pci_device_id), count)
+    words = set(re.split(r"[^a-z0-9]+", name.casefold()))
+    for maker in matrix.edition.makers:
+        if words.intersection(maker.words):
+            return GpuKind(name=name, count=count, maker="other", maker_name=maker.maker)
+    return _unknown(matrix, name, count)
+
+
+def _by_words(matrix: Matrix, wanted: str) -> GpuRow | None:
+    """The one card whose name has the words wanted; None where none has, or several that differ in kind."""
+    names: dict[str, GpuRow] = {}
+    for product in matrix.edition.products:
+        row = matrix.gpu(product.pci_device_ids[0])
+        if row is not None and _has_words(wanted, _folded(product.product)):
+            names.setdefault(product.product, row)
+    if not names:
+        for row in matrix.edition.gpus:
+            if _folded(row.name) == wanted:
+                return matrix.gpu(row.pci_device_id)
+            if _has_words(wanted, _folded(row.name)):
+                names.setdefault(row.name, row)
+    if not names:
+        return None
+    shortest = min(names, key=lambda text: (len(text), text))
+    kinds = {(row.architecture, row.compute_capability) for row in names.values()}
+    return names[shortest] if len(kinds) == 1 else None
+
+
+def _has_words(wanted: str, name: str) -> bool:
+    return set(wanted.split()) <= set(name.split())
+
+
+def _folded(text: str) -> str:
+    words = re.sub(r"[^a-z0-9.]+", " ", text.casefold()).split()
+    return " ".join(word for word in words if word not in ("nvidia", "geforce", "tesla", "graphics"))
+
+
+def _known(matrix: Matrix, row: GpuRow, product: Product | None, count: int) -> GpuKind:
+    name = product.product if product else row.name
+    return GpuKind(
+        name=name,
+        count=count,
+        pci_id=row.pci_device_id,
+        architecture=row.architecture,
+        compute_capability=row.compute_capability,
+        products=_class(matrix, name),
+        is_nvswitch=bool(product and product.needs_fabric_manager) and count > 1,
+        is_arm64=bool(product and product.is_arm64),
+        source=(product or row).source,
+    )
+
+
+def _class(matrix: Matrix, name: str) -> Literal["data-center", "geforce-rtx"]:
+    words = set(re.split(r"[^a-z0-9]+", name.casefold()))
+    for row in matrix.edition.product_classes:
+        if words.intersection(row.words):
+            return row.products
+    return "data-center"
+
+
+def _unknown(matrix: Matrix, name: str, count: int) -> GpuKind:
+    """A card without a row; an architecture's or chip's name among the words still says what it is."""
+    words = set(re.split(r"[^a-z0-9]+", name.casefold()))
+    family = next((row for row in matrix.edition.architectures if row.architecture in words), None)
+    if family is None:
+        chip = next((row for row in matrix.edition.chips if row.chip.casefold() in words), None)
+        family = matrix.architecture(chip.architecture) if chip else None
+    if family is not None:
+        one = family.compute_capability[0] if len(family.compute_capability) == 1 else ""
+        return GpuKind(
+            name=name,
+            count=count,
+            architecture=family.architecture,
+            compute_capability=one,
+            source=family.source,
+            nearest=(f"architecture {family.architecture} (sm_{', sm_'.join(family.sm)})",),
+        )
+    known = {_folded(row.product): row.product for row in matrix.edition.products}
+    near = get_close_matches(_folded(name), known, n=2, cutoff=0.4)
+    return GpuKind(name=name, count=count, maker="unknown", nearest=tuple(known[n] for n in near))
