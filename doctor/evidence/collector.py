@@ -44,7 +44,8 @@ class Row:
 
     def __init__(
         self, ask: "str | tuple[str, ...]", why: str, root: bool = False, timeout_s: float = 5.0, cap: int = 64 * KIB,
-        lane: str = "files", keep: str = "first", live: bool = False, finds: str = ""
+        lane: str = "files", keep: str = "first", live: bool = False, finds: str = "",
+        systemd: bool = False
     ) -> None:
         self.ask = ask
         self.why = why
@@ -55,6 +56,7 @@ class Row:
         self.keep = keep
         self.live = live
         self.finds = finds
+        self.systemd = systemd
 
     @property
     def argv(self) -> "tuple[str, ...]":
@@ -89,7 +91,7 @@ EFIVARS = "/sys/firmware/efi/efivars/{SecureBoot,SetupMode}-8be4df61-93ca-11d2-a
 
 #: One row a question. `ask`: `file:`, `stat:` with `{a,b}`, `*` and `<set>` (see MEMBERS), or a
 #: command's argv, or a witness. `live`: asks the running kernel. `finds`: what later rows' `<finds>`
-#: stands for. Caps in bytes; `keep`: the first ones, the last ones, or `part` where no more is wanted.
+#: stands for. `systemd`: asked only where systemd runs. Caps in bytes; `keep`: the first ones, the last ones, or `part` where no more is wanted.
 TABLE = (
     Row("stat:/lib/modules/*", "kernels installed", lane="look"),
     Row("stat:/lib/modules/<kernel>/{build,build/Makefile,vmlinuz}", "headers and image of each kernel", lane="look"),
@@ -136,7 +138,7 @@ TABLE = (
     Row("file:/proc/driver/nvidia/{version,params}", "loaded driver", lane="driver"),
     Row("file:/proc/driver/nvidia/gpus/*/information", "GPUs as the driver names them", lane="driver"),
     Row(("uname", "-a"), "kernel and architecture", live=True),
-    Row(("systemd-detect-virt",), "virtual machine or container", live=True),
+    Row(("systemd-detect-virt",), "virtual machine or container", live=True, systemd=True),
     Row(("nvidia-smi", "-q", "-x"), "GPUs", timeout_s=60.0, cap=8 * MIB, lane="gpu", live=True),
     Row(("modinfo", "<module>"), "flavour, version and signature of module files"),
     Row(("dkms", "status"), "modules built on this host", timeout_s=8.0),
@@ -148,11 +150,12 @@ TABLE = (
     Row(("rpm", "-qa", "--qf", RPM_FORMAT) + PACKAGES, "installed packages", timeout_s=10.0, cap=2 * MIB),
     Row(("dpkg", "-S", "<libraries>"), "who owns the driver libraries", timeout_s=8.0),
     Row(("rpm", "-qf", "--qf", "%{NAME}\\n", "<libraries>"), "who owns the driver libraries", timeout_s=8.0),
-    Row(("systemctl", "show") + UNITS + (UNIT_PROPERTIES,), "services", live=True),
+    Row(("systemctl", "show") + UNITS + (UNIT_PROPERTIES,), "services", live=True, systemd=True),
     Row(("dmesg",), "kernel messages", root=True, timeout_s=8.0, cap=512 * KIB, keep="last", live=True),
-    Row(("journalctl", "-k", "-b", "0"), "kernel messages", root=True, timeout_s=10.0, cap=MIB, keep="last", live=True),
+    Row(("journalctl", "-k", "-b", "0"), "kernel messages", root=True, timeout_s=10.0, cap=MIB, keep="last", live=True,
+        systemd=True),
     Row(("journalctl", "-k", "-b", "-1"), "kernel messages of the boot before", root=True, timeout_s=10.0, cap=MIB,
-        keep="last", live=True),
+        keep="last", live=True, systemd=True),
     Row(("mokutil", "--sb-state"), "Secure Boot", live=True),
     Row(("grubby", "--default-kernel"), "next kernel", root=True, live=True),
     Row("nvml", "GPUs, from libnvidia-ml", timeout_s=60.0, cap=4 * MIB, lane="gpu", live=True),
@@ -1495,10 +1498,17 @@ class Collection:
         return time.monotonic() < self.end and (bool(self.running) or not self._is_look_done)
 
     def _launch(self, live: bool) -> None:
+        # As sd_booted(3) tells it. A planted or mounted root is asked as it is.
+        has_systemd = not self.root.is_outer or os.path.isdir("/run/systemd/system")
         for row in sorted(TABLE, key=lambda row: row.lane != "gpu"):
             if row.live != live:
                 continue
-            if row.argv and not any("<" in word for word in row.argv):
+            if row.systemd and not has_systemd:
+                self.add({
+                    "key": "command:" + command_name(row.argv), "argv": list(row.argv), "status": "missing",
+                    "detail": "not asked: systemd does not run here",
+                })
+            elif row.argv and not any("<" in word for word in row.argv):
                 self._start("command:" + command_name(row.argv), Command, row, row.argv)
             elif row.lane == "gpu" and (row.text != "cuinit-caller" or self.caller.library_dirs()):
                 self.testify([row])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from doctor.core.pattern import pattern
+
 __all__ = ["Settings", "parse_apt_conf"]
 
 #: Lower-case key with `::` -> its values in order; a plain key has its last value at the end.
 Settings = dict[str, list[str]]
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r'//[^\n]*|/\*(?:.*?\*/|.*)|#(?!clear\b)[^\n]*|"((?:\\.|[^"\\\n]){0,1000})"|([{};])|([^\s{};"]+)',
     re.DOTALL,
 )

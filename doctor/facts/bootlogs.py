@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Literal
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, BootLog, Fact, KernelMessage, Known
+from doctor.core.pattern import pattern
 from doctor.facts.filelogs import read_file_boots
 from doctor.facts.messages import count_xids, is_whole_boot, read_messages
 from doctor.facts.source import absent, first_usable
@@ -27,10 +27,10 @@ _NOTHING = (
     "dmesg: read kernel buffer failed",
 )
 #: A radio's firmware says `Secure boot is enabled` too; only the kernel's own words count.
-_SECURE_BOOT = re.compile(
+_SECURE_BOOT = pattern(
     r"secureboot: Secure boot (enabled|disabled)|Kernel is locked down from (?:EFI )?Secure Boot"
 )
-_DENIED = re.compile(r"Operation not permitted|[Pp]ermission denied|insufficient permissions")
+_DENIED = pattern(r"Operation not permitted|[Pp]ermission denied|insufficient permissions")
 
 
 def read_logs(evidence: Evidence) -> Fact[tuple[BootLog, ...]]:

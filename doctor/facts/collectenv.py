@@ -10,16 +10,17 @@ import re
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Fact, Gpu, GpuReport, Known, Os
+from doctor.core.pattern import pattern
 from doctor.facts.source import dotted
 
 __all__ = ["hypervisor_by_env", "os_by_env", "release_by_env", "report_by_env"]
 
 _NONE = ("could not collect", "no cuda", "n/a", "none", "")
-_GPU = re.compile(
+_GPU = pattern(
     r"^(?:GPU models and configuration\s*:)?[ \t]*GPU (\d{1,3}): (\S.{0,100}?)[ \t]*$", re.MULTILINE
 )
-_PLATFORM = re.compile(r"Linux-(?P<release>\S+?)-(?:x86_64|aarch64|arm64)-with-\S+")
-_OS = re.compile(r"(?P<name>[A-Za-z][A-Za-z ./!_-]*?)\s+(?P<version>\d+(?:\.\d+)*)(?P<rest>[^()]*)")
+_PLATFORM = pattern(r"Linux-(?P<release>\S+?)-(?:x86_64|aarch64|arm64)-with-\S+")
+_OS = pattern(r"(?P<name>[A-Za-z][A-Za-z ./!_-]*?)\s+(?P<version>\d+(?:\.\d+)*)(?P<rest>[^()]*)")
 _IDS = {
     "ubuntu": "ubuntu",
     "debian": "debian",

@@ -6,6 +6,7 @@ import re
 
 from doctor.core.evidence import Evidence, Item, Reading
 from doctor.core.host import Absent, Cuda, CudaProbe, Fact, Known, Toolkit
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.source import (
     absent,
@@ -23,8 +24,8 @@ from doctor.facts.source import (
 __all__ = ["cuda_version", "read_cuda"]
 
 _TOP = "/usr/local/cuda"
-_DIRECTORY = re.compile(r"/usr/local/cuda(?:-(\d{1,3}(?:\.\d{1,3}){0,2}))?")
-_RELEASE = re.compile(r"release (\d{1,3}\.\d{1,3})(?:, V(\d{1,3}(?:\.\d{1,5}){1,3}))?")
+_DIRECTORY = pattern(r"/usr/local/cuda(?:-(\d{1,3}(?:\.\d{1,3}){0,2}))?")
+_RELEASE = pattern(r"release (\d{1,3}\.\d{1,3})(?:, V(\d{1,3}(?:\.\d{1,5}){1,3}))?")
 
 
 def read_cuda(evidence: Evidence) -> Cuda:

@@ -6,24 +6,25 @@ import re
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import DkmsBuild, Fact, Known
+from doctor.core.pattern import pattern
 from doctor.facts.profiles import version_by_profile
 from doctor.facts.source import absent
 
 __all__ = ["first_error", "read_dkms"]
 
 #: `nvidia/580.95.05, 6.8.0-45-generic, x86_64: installed`; DKMS 2 wrote `nvidia, 580.95.05, …`.
-_ROW = re.compile(
+_ROW = pattern(
     r"(?P<module>[\w.+-]+)(?:/|,\s*)(?P<version>[^\s,:/]+)"
     r"(?:,\s*(?P<kernel>[^\s,:]+))?(?:,\s*(?P<arch>[\w-]+))?\s*:\s*(?P<state>[a-z-]+)(?P<note>.*)"
 )
-_LOG = re.compile(r"/var/lib/dkms/([^/]+)/([^/]+)/(?:build/make\.log|([^/]+)/([^/]+)/log/make\.log)")
-_HEAD = re.compile(r"make\.log for \S+ for kernel (\S+)(?: \(([\w-]+)\))?")
-_ERROR = re.compile(
+_LOG = pattern(r"/var/lib/dkms/([^/]+)/([^/]+)/(?:build/make\.log|([^/]+)/([^/]+)/log/make\.log)")
+_HEAD = pattern(r"make\.log for \S+ for kernel (\S+)(?: \(([\w-]+)\))?")
+_ERROR = pattern(
     r"(?:^|\s)(?:fatal )?error: |^ERROR: |: command not found"
     r"|unrecognized command[- ]line option|Unable to (?:find|locate) the kernel source|CC version check",
     re.IGNORECASE,
 )
-_SUCCESS = re.compile(r"^# exit code: 0\b", re.MULTILINE)
+_SUCCESS = pattern(r"^# exit code: 0\b", re.MULTILINE)
 _KINDS = ("nvidia", "gdrdrv", "mlnx", "doca", "nv-p")
 
 

@@ -16,6 +16,7 @@ from doctor.core.host import (
     GpuReport,
     Known,
 )
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.libraries import read_libraries, userspace_version
 from doctor.facts.loadedlog import module_by_log
@@ -27,7 +28,7 @@ __all__ = ["read_driver"]
 
 _PROC = "/proc/driver/nvidia"
 _SYS = "/sys/module/nvidia"
-_VERSION = re.compile(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d{1,6}(?:\.\d{1,6}){1,3})\b")
+_VERSION = pattern(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d{1,6}(?:\.\d{1,6}){1,3})\b")
 _KINDS = frozenset(("char", "block", "link", "file"))
 
 

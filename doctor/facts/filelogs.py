@@ -7,11 +7,11 @@ the same time; every other one is an earlier boot, never the present.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import KernelMessage, Xid
+from doctor.core.pattern import pattern
 from doctor.facts.messages import read_messages
 from doctor.facts.source import pci_address
 
@@ -29,11 +29,11 @@ PRESENT_SOURCES: tuple[tuple[tuple[str, ...], int], ...] = (
     (("journalctl", "-k", "-b", "-2"), -2),
 )
 #: Day of the month and time of day; month names depend on the locale, and syslog writes no year.
-_CLOCK = re.compile(r"(?<!\d)(\d{1,2})[T ] ?([01]\d|2[0-3]):([0-5]\d):([0-5]\d)\b")
-_STAMP = re.compile(r"^(?:.{0,160}? kernel: )?\[ *(\d{1,12}\.\d{1,9})\] (?:kernel: )?(.*)")
+_CLOCK = pattern(r"(?<!\d)(\d{1,2})[T ] ?([01]\d|2[0-3]):([0-5]\d):([0-5]\d)\b")
+_STAMP = pattern(r"^(?:.{0,160}? kernel: )?\[ *(\d{1,12}\.\d{1,9})\] (?:kernel: )?(.*)")
 #: How far syslog's clock may lie behind the journal's while a boot is under way.
 _LATE_S = 30
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b.*")
+_XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b.*")
 _LOADING = "NVRM: loading NVIDIA"
 _SEGMENTS_MAX = 200
 

@@ -7,26 +7,27 @@ from typing import Literal
 
 from doctor.core.evidence import Evidence
 from doctor.core.host import Fact, Known, PackageChange
+from doctor.core.pattern import pattern
 from doctor.facts.source import absent
 
 __all__ = ["Manager", "read_changes"]
 
 Manager = Literal["dpkg", "rpm"]
 
-_STACK = re.compile(
+_STACK = pattern(
     r"nvidia|cuda|libnccl|libcudnn|cudnn|nvinfer|tensorrt|nvlsm|nvlink|datacenter-gpu|gdrcopy|libnvsdm|libxnvctrl"
 )
 _CHANGES_MAX = 500
 _NAMES_MAX = 200
-_APT_FIELD = re.compile(r"^(Install|Upgrade|Downgrade|Remove|Purge|Reinstall): (.*)$", re.MULTILINE)
+_APT_FIELD = pattern(r"^(Install|Upgrade|Downgrade|Remove|Purge|Reinstall): (.*)$", re.MULTILINE)
 #: `NAME:ARCH (OLD, NEW)`, `NAME:ARCH (NEW, automatic)`, `NAME:ARCH (OLD)`.
-_APT_PACKAGE = re.compile(r"([^\s,():]{1,200})(?::\w+)? \(([^()]{0,300})\)")
-_DNF_LINE = re.compile(
+_APT_PACKAGE = pattern(r"([^\s,():]{1,200})(?::\w+)? \(([^()]{0,300})\)")
+_DNF_LINE = pattern(
     r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,6}) \w+ "
     r"(Installed|Upgraded?|Downgraded?|Erased?|Removed|Obsoleted|Reinstalled): (\S{1,300})"
 )
 #: `NAME-[EPOCH:]VERSION-RELEASE.ARCH`
-_NEVRA = re.compile(r"(.+)-([^-]+-[^-]+)\.[^.]+")
+_NEVRA = pattern(r"(.+)-([^-]+-[^-]+)\.[^.]+")
 
 
 def read_changes(evidence: Evidence, manager: Manager) -> Fact[tuple[PackageChange, ...]]:

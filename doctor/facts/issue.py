@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.evidence import Evidence
 from doctor.core.host import Fact, Known, Os
+from doctor.core.pattern import pattern
 from doctor.facts.source import line_of
 
 __all__ = ["os_by_issue"]
 
 #: getty's escapes: `\n` is the host name, `\l` the line, `\S` the name that os-release has.
-_ESCAPE = re.compile(r"\\[A-Za-z](?:\{[^}]{0,40}\})?|\(\s*\)")
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
+_ESCAPE = pattern(r"\\[A-Za-z](?:\{[^}]{0,40}\})?|\(\s*\)")
+_VERSION = pattern(r"\d+(?:\.\d+)*")
 #: How the name in front of the version is written -> the `ID` of os-release.
 _IDS = {
     "ubuntu": "ubuntu",

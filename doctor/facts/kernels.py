@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from doctor.core.evidence import Evidence, Item
 from doctor.core.host import Absent, Fact, Flavour, InstalledKernel, Known, ModuleFile
+from doctor.core.pattern import pattern
 from doctor.core.versions import Rpm
 from doctor.facts.moduletraces import read_traces
 from doctor.facts.source import absent, dotted, exists, line_of, runs, stat_of
@@ -14,9 +15,9 @@ from doctor.facts.source import absent, dotted, exists, line_of, runs, stat_of
 __all__ = ["flavour_of_licence", "read_installed", "read_next_release"]
 
 _ROOT = "/lib/modules"
-_MODULE = re.compile(r"/lib/modules/([^/]+)/(?:.*/)?(nvidia[^/]*)\.ko(?:\.(?:xz|zst|gz))?")
+_MODULE = pattern(r"/lib/modules/([^/]+)/(?:.*/)?(nvidia[^/]*)\.ko(?:\.(?:xz|zst|gz))?")
 #: Debian and old Ubuntu packages put their branch into the file's name: `nvidia-current-uvm.ko`.
-_PACKAGED_NAME = re.compile(r"^nvidia_(?:current|legacy_\w+?xx|tesla(?:_\d+)?|\d{3})(?=_|$)")
+_PACKAGED_NAME = pattern(r"^nvidia_(?:current|legacy_\w+?xx|tesla(?:_\d+)?|\d{3})(?=_|$)")
 _KERNELS_MAX = 200
 _MODULES_MAX = 2000
 

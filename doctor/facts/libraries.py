@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.evidence import Evidence
 from doctor.core.host import Absent, Fact, GpuReport, Known, Library
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.owners import read_owners
 from doctor.facts.profiles import version_by_profile
@@ -14,8 +13,8 @@ from doctor.facts.source import at, document, driver_version_in, runs, string
 __all__ = ["read_libraries", "userspace_version"]
 
 SONAMES = ("libnvidia-ml.so.1", "libcuda.so.1")
-_FILE = re.compile(r"(libnvidia-ml|libcuda)\.so(?:\.(\d[\w.]*))?")
-_CACHE_ROW = re.compile(r"\s*(\S+) \(([^)]*)\) => (\S+)")
+_FILE = pattern(r"(libnvidia-ml|libcuda)\.so(?:\.(\d[\w.]*))?")
+_CACHE_ROW = pattern(r"\s*(\S+) \(([^)]*)\) => (\S+)")
 _LINKS_MAX = 8
 
 

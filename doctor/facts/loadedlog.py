@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from doctor.core.host import BootLog, Fact, Flavour, KernelMessage, Known
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.source import dotted
 
 __all__ = ["module_by_log"]
 
-_MISMATCH = re.compile(r"this kernel module has (?:the )?version ([0-9.]{3,30}?)\.?(?:\s|$)")
-_LOADING = re.compile(
+_MISMATCH = pattern(r"this kernel module has (?:the )?version ([0-9.]{3,30}?)\.?(?:\s|$)")
+_LOADING = pattern(
     r"NVRM: loading NVIDIA UNIX (Open )?.{0,60}?Kernel Module.{0,30}?\s([0-9]{3}[0-9.]{1,20})\b"
 )
 #: After these the module leaves again: `NVRM: None of the NVIDIA devices were initialized`.

@@ -7,19 +7,18 @@ from collections.abc import Iterable
 
 from doctor.core.evidence import Evidence
 from doctor.core.host import Fact, Known, PciDevice
+from doctor.core.pattern import pattern
 from doctor.facts.source import pci_address, runs
 
 __all__ = ["read_lspci"]
 
-_HEAD = re.compile(
-    r"(?P<address>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<rest>.*)", re.IGNORECASE
-)
-_CLASS = re.compile(r"\[([0-9a-f]{4})\]", re.IGNORECASE)
-_ID = re.compile(r"\[(10de:[0-9a-f]{4})\]", re.IGNORECASE)
-_SUBSYSTEM = re.compile(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
-_ANY_ID = re.compile(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.IGNORECASE)
-_REGION = re.compile(r"\s*Region ([0-5]): .{0,200}?\[size=(\d{1,6})([KMGT]?)\]")
-_LINK = re.compile(r"Speed ([0-9.]{1,6})GT/s.{0,100}?Width x(\d{1,2})")
+_HEAD = pattern(r"(?P<address>(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) (?P<rest>.*)", re.IGNORECASE)
+_CLASS = pattern(r"\[([0-9a-f]{4})\]", re.IGNORECASE)
+_ID = pattern(r"\[(10de:[0-9a-f]{4})\]", re.IGNORECASE)
+_SUBSYSTEM = pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
+_ANY_ID = pattern(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.IGNORECASE)
+_REGION = pattern(r"\s*Region ([0-5]): .{0,200}?\[size=(\d{1,6})([KMGT]?)\]")
+_LINK = pattern(r"Speed ([0-9.]{1,6})GT/s.{0,100}?Width x(\d{1,2})")
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 

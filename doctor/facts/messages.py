@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 
 from doctor.core.host import KernelMessage, MessageKind, Xid
+from doctor.core.pattern import pattern
 from doctor.facts.source import pci_address
 
 __all__ = ["count_xids", "is_whole_boot", "read_messages"]
@@ -33,21 +34,19 @@ _RELEVANT = (
 #: How a message may begin where nothing stands before it.
 _BARE = ("NVRM", "nvidia", "nouveau", "pci ", "Lockdown", "Kernel is locked", "Loading of", "PKCS")
 _KERNEL_TAG = " kernel: "
-_STAMP = re.compile(
+_STAMP = pattern(
     r"\s*(?:<\d{1,3}>)?(?:\w+\s*:\w+\s*:\s)?\[\s*(?:(\d{1,12}\.\d{1,9})|[A-Z][a-z]{2} [^\]]{1,40})\]\s?"
 )
-_CALLER = re.compile(r"\[\s*[TC]\d{1,10}\]\s?")
-_GPU = re.compile(
-    r"\b(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)(?![0-9a-fA-F:])"
-)
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b")
+_CALLER = pattern(r"\[\s*[TC]\d{1,10}\]\s?")
+_GPU = pattern(r"\b(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)(?![0-9a-fA-F:])")
+_XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b")
 
 #: Openings of NVRM texts that go on over several lines.
 _HEADS = ("API mismatch", "The NVIDIA ", "This PCI I/O", "The system BIOS", "This is a ", "A GPU crash dump")
 #: How a following line of such a text may begin, apart from a blank, a bracket or a small letter.
 _REST = ("BAR", "This can occur", "Try unloading", "System Processor", "Please see", "Firmware' ", "NVIDIA ")
 #: Small letters that begin a message of their own: names of functions.
-_NOT_REST = re.compile(r"rm_|gpu[A-Z]|nv[A-Z_]|_?k[a-z]+[A-Z]|loading |iovaspace|os[A-Z]|dma|obj[A-Z]")
+_NOT_REST = pattern(r"rm_|gpu[A-Z]|nv[A-Z_]|_?k[a-z]+[A-Z]|loading |iovaspace|os[A-Z]|dma|obj[A-Z]")
 _JOINED_MAX = 14
 _TEXT_MAX = 2000
 _MESSAGES_MAX = 3000
@@ -78,7 +77,7 @@ _KINDS: tuple[tuple[MessageKind, tuple[str, ...]], ...] = (
     ("loading", ("NVRM: loading NVIDIA",)),
     ("uvm", ("nvidia-uvm", "nvidia_uvm", "UVM")),
 )
-_BAR = re.compile(r"\bBAR ?\d+ is ")
+_BAR = pattern(r"\bBAR ?\d+ is ")
 
 
 def read_messages(text: str) -> list[KernelMessage]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known, LoadedModule, ModprobeLine
+from doctor.core.pattern import pattern
 from doctor.facts.source import absent, dotted, exists, line_of, whole
 
 __all__ = ["read_modules", "read_options"]
 
-_MATTERS = re.compile(r"(?:nvidia|nouveau|nova|vfio|ib_|mlx5|drm|nv_peer_mem|gdrdrv)")
-_ROW = re.compile(r"(\S+) (\d{1,12}) (\d{1,9}|-) (\S+) \w+ \S+(?: \((\w+)\))?")
+_MATTERS = pattern(r"(?:nvidia|nouveau|nova|vfio|ib_|mlx5|drm|nv_peer_mem|gdrdrv)")
+_ROW = pattern(r"(\S+) (\d{1,12}) (\d{1,9}|-) (\S+) \w+ \S+(?: \((\w+)\))?")
 #: Earlier directories hide files of the same name in later ones (modprobe.d(5)).
 _CONF_DIRS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _DIRECTIVES = frozenset(["alias", "options", "install", "remove", "blacklist", "softdep", "weakdep"])

@@ -11,17 +11,21 @@ from collections.abc import Iterator
 
 from doctor.core.evidence import Evidence
 from doctor.core.host import Absent, Fact, InstalledKernel, Known, ModuleFile
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.dkms import first_error
+from doctor.facts.profiles import version_by_profile
 from doctor.facts.source import dotted, line_of, runs
 
 __all__ = ["read_traces", "running_release"]
 
-_LOG = re.compile(r"(/var/lib/dkms/(nvidia[\w.+-]*)/([^/]+)/([^/]+)/[^/]+)/log/make\.log")
-_VERMAGIC = re.compile(r"^vermagic:\s+(\S+.*)$", re.MULTILINE)
-_GPU_BLOCK = re.compile(r"(?:VGA compatible controller|3D controller|\[030[02]\])")
+_LOG = pattern(r"(/var/lib/dkms/(nvidia[\w.+-]*)/([^/]+)/([^/]+)/[^/]+)/log/make\.log")
+_VERMAGIC = pattern(r"^vermagic:\s+(\S+.*)$", re.MULTILINE)
+_GPU_BLOCK = pattern(r"(?:VGA compatible controller|3D controller|\[030[02]\])")
 #: The driver's own modules; `nvidiafb` and `i2c_nvidia_gpu` belong to the kernel.
-_OURS = re.compile(r"^nvidia(?:$|[-_](?!gpu|wmi)|\d)")
+_OURS = pattern(r"^nvidia(?:$|[-_](?!gpu|wmi)|\d)")
+_COMPILED = re.compile(r"^ +(?:CC|LD) (?:\[M\] )?", re.MULTILINE)
+_EARLIER = "the kernel of an earlier boot"
 _LOADING = ("NVRM: loading NVIDIA", "NVIDIA UNIX")
 
 
@@ -39,8 +43,34 @@ def read_traces(evidence: Evidence) -> Fact[tuple[InstalledKernel, ...]] | None:
         if release != running
     ]
     modules = _running_modules(evidence, running, magic, built)
-    kernels.append(InstalledKernel(release=running, nvidia_modules=modules))
+    if isinstance(modules, Known) and not modules.value and not kernels:
+        kernels += _of_earlier_boots(evidence)
+    headers = _has_headers(evidence, running)
+    kernels.append(InstalledKernel(release=running, has_headers=headers, nvidia_modules=modules))
     return Known(value=tuple(kernels), origin=origin)
+
+
+def _of_earlier_boots(evidence: Evidence) -> list[InstalledKernel]:
+    """A module that an earlier boot loaded and this kernel lacks; the logs do not say for which kernel it was.
+
+    With the driver's user space still in place it was left behind; without, it may have been removed.
+    """
+    if not _was_loaded_before(evidence):
+        return []
+    user = version_by_profile(evidence)
+    modules: Fact[tuple[ModuleFile, ...]] = Absent(reason="not_collected", origin=_EARLIER)
+    if isinstance(user, Known):
+        modules = Known(value=(ModuleFile(name="nvidia", kernel=_EARLIER, path=""),), origin=user.origin)
+    return [InstalledKernel(release=_EARLIER, nvidia_modules=modules)]
+
+
+def _has_headers(evidence: Evidence, release: str) -> bool | None:
+    """True when a build against that kernel came as far as the compiler, however it ended."""
+    for item in evidence.below("/var/lib/dkms/nvidia"):
+        place = _LOG.fullmatch(item.key.removeprefix("file:"))
+        if place is not None and place.group(4) == release and _COMPILED.search(evidence.read(item.key).text):
+            return True
+    return None
 
 
 def running_release(evidence: Evidence) -> str:
@@ -73,11 +103,6 @@ def _running_modules(
     if named is None:
         detail = "`modinfo nvidia` is silent, and the module may have another name"
         return Absent(reason="not_collected", origin=origin, detail=detail)
-    if not built and _was_loaded_before(evidence):
-        detail = (
-            "no module for the running kernel; an earlier boot loaded one, for a kernel that is not named"
-        )
-        return Absent(reason="unreadable", origin=origin, detail=detail)
     return Known(value=(), origin=origin)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.evidence import Evidence, Reading
+from doctor.core.pattern import pattern
 from doctor.facts.source import runs
 
 __all__ = ["read_owners"]
 
-_DPKG = re.compile(r"([a-z0-9][\w.+-]*(?::\w+)?(?:, [a-z0-9][\w.+-]*(?::\w+)?)*): (/.+)")
-_NOT_OWNED = re.compile(r"file (/.+) is not owned by any package|error: file (/.+?): ")
+_DPKG = pattern(r"([a-z0-9][\w.+-]*(?::\w+)?(?:, [a-z0-9][\w.+-]*(?::\w+)?)*): (/.+)")
+_NOT_OWNED = pattern(r"file (/.+) is not owned by any package|error: file (/.+?): ")
 
 
 def read_owners(evidence: Evidence) -> dict[str, str]:

@@ -6,6 +6,7 @@ import re
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known, Package, Packages, Unit
+from doctor.core.pattern import pattern
 from doctor.facts.history import read_changes
 from doctor.facts.source import absent, exists, first_usable, runs
 from doctor.facts.updates import read_automatic_updates, read_exclusions
@@ -14,7 +15,7 @@ __all__ = ["read_packages"]
 
 _PACKAGES_MAX = 20_000
 #: The collector's patterns are wider than the stack: `libcu*` also finds `libcurl4` and `libcups2`.
-_STRANGER = re.compile(r"libcu(?!bla|da|dla|dnn|dss|fft|file|inj|obj|pti|rand|solver|sparse|tensor)")
+_STRANGER = pattern(r"libcu(?!bla|da|dla|dnn|dss|fft|file|inj|obj|pti|rand|solver|sparse|tensor)")
 #: Second letter of dpkg's status abbreviation. `n` and `c` are not installed.
 _DPKG_STATES = {
     "i": "installed",

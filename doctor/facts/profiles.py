@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.evidence import Evidence
 from doctor.core.host import Fact, Known
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.source import dotted, exists
 
 __all__ = ["version_by_profile"]
 
-_PROFILE = re.compile(r"stat:(/usr/share/nvidia/nvidia-application-profiles-(\d[\d.]{2,30})-rc)")
+_PROFILE = pattern(r"stat:(/usr/share/nvidia/nvidia-application-profiles-(\d[\d.]{2,30})-rc)")
 
 
 def version_by_profile(evidence: Evidence) -> Fact[Dotted] | None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Fact, Gpu, GpuReport, Known
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.collectenv import report_by_env
 from doctor.facts.limits import limit_of_label
@@ -22,12 +23,12 @@ __all__ = ["read_smi"]
 _MIB = 1024 * 1024
 _GPUS_MAX = 512
 #: Sentences with which nvidia-smi gives up as a whole.
-_FAILURES = re.compile(
+_FAILURES = pattern(
     r"Failed to initialize NVML: [^\n]+|NVIDIA-SMI has failed because[^\n]+|No devices were found"
     r"|NVIDIA-SMI couldn't find [^\n]+|Failed to properly shut down NVML[^\n]*|No supported GPUs were found"
     r"|NVML: Driver/library version mismatch[^\n]*"
 )
-_DEVICE_FAILURES = re.compile(r"Unable to determine the device handle for [^\n]+|GPU is lost[^\n]*")
+_DEVICE_FAILURES = pattern(r"Unable to determine the device handle for [^\n]+|GPU is lost[^\n]*")
 _VIRTUALISATION = {
     "none": "none",
     "pass-through": "passthrough",

@@ -8,22 +8,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from doctor.core.pattern import pattern
 from doctor.facts.xmltree import Node
 
 __all__ = ["is_smi_table", "parse_smi_table"]
 
-_HEAD = re.compile(r"\|\s*NVIDIA-SMI\s+(\S+)\s+(?:KMD Version|Driver Version):")
-_DRIVER = re.compile(r"(?:Driver|KMD) Version: *([0-9.]{3,30})")
-_CUDA = re.compile(r"CUDA (?:UMD )?Version: *([0-9.]{3,10})")
-_FIRST = re.compile(
+_HEAD = pattern(r"\|\s*NVIDIA-SMI\s+(\S+)\s+(?:KMD Version|Driver Version):")
+_DRIVER = pattern(r"(?:Driver|KMD) Version: *([0-9.]{3,30})")
+_CUDA = pattern(r"CUDA (?:UMD )?Version: *([0-9.]{3,10})")
+_FIRST = pattern(
     r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.{0,60}?)\s+(?P<persistence>On|Off|N/A)?\s*"
     r"\|\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s+\S+\s*\|\s*(?P<ecc>\S+)\s*\|"
 )
-_SECOND = re.compile(
+_SECOND = pattern(
     r"\|\s*\S+\s+(?P<heat>\S+)\s+(?P<state>P\d+|\S+)\s+(?P<power>\S+?)\s*/\s*(?P<limit>\S+)\s*"
     r"\|\s*(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB\s*\|\s*\S+\s+(?P<mode>\S[^|]*?)\s*\|"
 )
-_THIRD = re.compile(r"\|\s*\|\s*\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A)\s*\|")
+_THIRD = pattern(r"\|\s*\|\s*\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A)\s*\|")
 _LINES_MAX = 5000
 
 
@@ -35,8 +36,8 @@ def is_smi_table(text: str) -> bool:
 def parse_smi_table(text: str) -> Node:
     """The tree that the XML would give, as far as the table tells."""
     root = Node("nvidia_smi_log", {})
-    for name, pattern in (("driver_version", _DRIVER), ("cuda_version", _CUDA)):
-        found = pattern.search(text)
+    for name, wanted in (("driver_version", _DRIVER), ("cuda_version", _CUDA)):
+        found = wanted.search(text)
         if found is not None:
             _add(root, found.group(1), name)
     lines = text.splitlines()[:_LINES_MAX]

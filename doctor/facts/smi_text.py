@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 
+from doctor.core.pattern import pattern
 from doctor.facts.xmltree import Node
 
 __all__ = ["is_smi_log", "parse_smi_log"]
 
 _LINES_MAX = 200_000
 _DEPTH_MAX = 40
-_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
+_GPU = pattern(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
 
 #: (name of the block, name of the label) -> element of the XML; other labels become their own snake case.
 _ELEMENTS = {

@@ -13,6 +13,7 @@ import msgspec
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, AbsentReason
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 
 __all__ = [
@@ -40,7 +41,7 @@ Document = dict[str, object]
 
 _INT_MAX = 2**63 - 1
 _VERSION_MAX = 64
-_PCI = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
+_PCI = pattern(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?")
 
 
 def absent(reading: Reading, detail: str = "") -> Absent:

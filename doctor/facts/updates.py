@@ -6,6 +6,7 @@ import re
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known, Unit
+from doctor.core.pattern import pattern
 from doctor.facts.aptconf import Settings, parse_apt_conf
 from doctor.facts.history import Manager
 from doctor.facts.source import absent
@@ -19,7 +20,7 @@ _ENABLE = "apt::periodic::enable"
 _BLACKLIST = "unattended-upgrade::package-blacklist"
 _OFF = frozenset(("", "0", "no", "false", "off", "disable", "without"))
 #: Files that dpkg leaves behind and apt does not read.
-_IGNORED = re.compile(r"\.(?:dpkg-\w+|ucf-\w+|save|bak|disabled|orig|distUpgrade)$|~$")
+_IGNORED = pattern(r"\.(?:dpkg-\w+|ucf-\w+|save|bak|disabled|orig|distUpgrade)$|~$")
 
 
 def read_automatic_updates(evidence: Evidence, manager: Manager, units: Fact[tuple[Unit, ...]]) -> Fact[bool]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from doctor.core.pattern import pattern
+
 __all__ = ["escape", "escape_line"]
 
 # C0 without tab and newline, DEL, C1; soft hyphen and zero-width characters; bidi marks, embeddings,
 # overrides and isolates; line and paragraph separators; BOM; interlinear marks; tag characters;
 # lone surrogates.
-_UNSAFE = re.compile(
+_UNSAFE = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )

@@ -198,7 +198,8 @@ def _findings(page: Page, report: CheckReport, *, verbose: bool) -> None:
 
 def _is_aside(finding: Finding) -> bool:
     """An unknown that leaves the verdict alone: named in one line at the end, in full with `verbose`."""
-    return finding.status == "unknown" and not finding.is_critical and finding.id != "system.collection"
+    always = finding.is_critical or finding.area == "internal" or finding.id == "system.collection"
+    return finding.status == "unknown" and not always
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:

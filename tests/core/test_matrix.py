@@ -198,7 +198,9 @@ def test_rows_by_name(matrix):
 
 def test_rows_name_every_table():
     tables = [
-        f.name for f in msgspec.structs.fields(Edition) if f.name not in ("schema", "name", "as_of", "digest", "layout")
+        f.name
+        for f in msgspec.structs.fields(Edition)
+        if f.name not in ("schema", "name", "as_of", "digest", "layout")
     ]
     assert list(EDITION.rows()) == tables
     assert EDITION.rows()["gpus"] is EDITION.gpus

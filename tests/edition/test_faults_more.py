@@ -104,17 +104,18 @@ def test_component_of_a_file_fills_its_rows_only(more_sources):
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "wanted"),
+    "case",
     [
         ("vllm", 'flashinfer: "==0.7.0"', 'flashinfer: "==0.6.9"', "flashinfer 0.6.9 has no row; pinned by vllm 0.32.0"),
         ("cuda", '  driver: "580.65.06"\n', "", "toolkit 13.0 has no driver"),
         ("systems", '["6.11"]', '["6.17"]', "kernel 6.17 of ubuntu-24.04 has no row"),
     ],
 )  # fmt: skip
-def test_gaps_are_warnings(spoiled_more, more_sources, file, old, new, wanted):
+def test_gaps_are_warnings(spoiled_more, more_sources, case):
+    *change, wanted = case
     before = gaps(compile_edition(more_sources))
     assert before == ("kernel 6.11 of ubuntu-24.04 has no row",)
-    assert wanted in gaps(compile_edition(spoiled_more(file, old, new)))
+    assert wanted in gaps(compile_edition(spoiled_more(*change)))
 
 
 def test_a_kernel_of_an_ended_system_is_no_gap(spoiled_more):
@@ -155,4 +156,6 @@ def test_series():
 def test_tables_are_those_of_the_files():
     from doctor.edition.source import _FILES, _TABLE_OF
 
-    assert {_TABLE_OF.get(section, section) for sections in _FILES.values() for section in sections} == set(TABLES)
+    assert {_TABLE_OF.get(section, section) for sections in _FILES.values() for section in sections} == set(
+        TABLES
+    )

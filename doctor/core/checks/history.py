@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, passed
 from doctor.core.checks.applies import on_gpu_host
-from doctor.core.host import BootLog, known
+from doctor.core.host import BootLog, MessageKind, known
 
 __all__ = ["CHECKS"]
 
-_FAULTS = (
+_FAULTS: tuple[MessageKind, ...] = (
     "api_mismatch",
     "init_failed",
     "fallen_off_bus",

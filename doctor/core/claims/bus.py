@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
 from doctor.core.host import Known, PciDevice
+from doctor.core.pattern import pattern
 from doctor.core.views import log_is_whole, messages, report, working_gpus, xid_counts
 
 #: Drivers that hold a GPU for a virtual machine; the host itself does not use it then.
@@ -87,7 +86,7 @@ def has_window(device: PciDevice) -> bool | None:
     return device.bar_bytes[0] > 0 and max(device.bar_bytes[1:3]) > 0
 
 
-_MEMORY_BAR = re.compile(r"\bBAR ?[0-3]\b")
+_MEMORY_BAR = pattern(r"\bBAR ?[0-3]\b")
 
 
 def bar_fault(case: Case, device: PciDevice) -> str:

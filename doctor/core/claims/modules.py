@@ -7,6 +7,7 @@ import re
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, is_told, no, yes
 from doctor.core.host import Known, is_not_there, known
+from doctor.core.pattern import pattern
 from doctor.core.views import (
     DRIVER_PACKAGE,
     driver_builds,
@@ -80,9 +81,9 @@ def dkms_failed(case: Case) -> Claimed:
     return no() if is_told(case.host.kernel.dkms) and running else UNTOLD
 
 
-_COMPILER_NOT_FOUND = re.compile(r"\b(?:gcc|g\+\+|cc|c\+\+)(?:-\d+)?: (?:command )?not found")
+_COMPILER_NOT_FOUND = pattern(r"\b(?:gcc|g\+\+|cc|c\+\+)(?:-\d+)?: (?:command )?not found")
 #: A place in a source file, or a stage that comes after the compiler.
-_COMPILER_RAN = re.compile(r"\.[chS](?:pp)?:\d+|modpost|\bld: ")
+_COMPILER_RAN = pattern(r"\.[chS](?:pp)?:\d+|modpost|\bld: ")
 
 
 def compiler_missing(case: Case) -> Claimed:
@@ -103,7 +104,7 @@ def compiler_blocks(case: Case) -> Claimed:
     return no() if registered.holds is False or missing.holds is False else UNTOLD
 
 
-_GCC_MAJOR = re.compile(r"\bgcc\b[^,\n]*?\b(\d+)\.\d+\.\d+")
+_GCC_MAJOR = pattern(r"\bgcc\b[^,\n]*?\b(\d+)\.\d+\.\d+")
 
 
 def compiler_differs(case: Case) -> Claimed:
@@ -146,13 +147,14 @@ def signature_rejected(case: Case) -> Claimed:
     if said:
         return yes(f"kernel: {said}")
     found = nvidia_file(running_kernel(case))
-    is_described = found is not None and bool(found.license or found.vermagic or found.version)
+    # Some reports give version or vermagic alone; only a description with a licence is a whole one.
+    is_described = found is not None and bool(found.license)
     if found is not None and is_described and not found.signer:
         return yes(f"`{found.path}` carries no signature")
     return no() if log_is_whole(case) and is_described else UNTOLD
 
 
-_OWN_SYMBOL = re.compile(r"\bnvidia(?:_uvm|_modeset|_drm)?: ")
+_OWN_SYMBOL = pattern(r"\bnvidia(?:_uvm|_modeset|_drm)?: ")
 
 
 def symbol_missing(case: Case) -> Claimed:
@@ -219,7 +221,7 @@ def module_blacklisted(case: Case) -> Claimed:
     return no()
 
 
-_COMPILER_ERRORS = re.compile(
+_COMPILER_ERRORS = pattern(
     r"unrecognized command[- ]line option|compiler differs|different compiler", re.IGNORECASE
 )
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 from doctor.core.check import Case
 from doctor.core.claims.bus import HANDED_OVER
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, either, no, yes
 from doctor.core.host import Known, is_not_there, is_untold, known
+from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.core.views import DRIVER_PACKAGE, default_library, loaded, probe, report, working_gpus
 
 #: What dnf's versionlock may put before a name.
-_EPOCH = re.compile(r"^\d+:")
+_EPOCH = pattern(r"^\d+:")
 
 
 def nvml_answers(case: Case) -> Claimed:
@@ -145,7 +144,8 @@ def place_is(kind: str) -> Claim:
 def on_wsl(case: Case) -> Claimed:
     """Under WSL2; where nothing speaks of the place, its kernel does, and any other kernel is not it."""
     claimed = place_is("wsl2")(case)
-    return no() if claimed.holds is None and known(case.host.kernel.release) else claimed
+    has_kernel = isinstance(case.host.kernel.release, Known)
+    return no() if claimed.holds is None and has_kernel else claimed
 
 
 def updates_unfenced(case: Case) -> Claimed:

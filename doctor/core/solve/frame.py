@@ -1,0 +1,360 @@
+"""Which components a question is about, what values each may take, and what is given about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from doctor.core.goal import Goal, Term
+from doctor.core.rows.system import SystemRow
+from doctor.core.sets import VersionSet
+from doctor.core.solve.model import ABSENT, OTHER, Link, Model, Value
+from doctor.core.solve.universe import Universe
+from doctor.core.target import Target, system_of
+from doctor.core.versions import Version
+from doctor.errors import UsageError
+
+__all__ = ["ENGINES", "Mode", "frame", "lead", "specs_of", "supposed"]
+
+#: `pick` may change what is there; `why` takes it as it stands.
+Mode = Literal["pick", "why"]
+
+#: What a stack is built for, most telling first: its CUDA is the CUDA of the stack.
+ENGINES = ("vllm", "sglang", "tensorrt-llm", "torch-tensorrt", "tensorrt", "torch", "flashinfer")
+
+#: A component that a question may leave out altogether: without it, it is taken to be absent.
+_OPTIONAL = (
+    *("fabric-manager", "imex", "cuda-compat", "cuda-toolkit", "container-toolkit", "libnvidia-container"),
+    *("docker", "containerd", "podman", "cri-o", "dcgm", "gpu-operator"),
+)
+_OF_DRIVER = ("driver", "kernel-modules", "fabric-manager", "imex")
+#: Facts that no answer changes.
+_FIXED = ("os", "kernel", "glibc", "cuda-repo", "secure-boot", "vgpu-host")
+
+
+def specs_of(model: Model, component: str) -> list[Term]:
+    """The terms of the goal about a component."""
+    return [term for term in model.goal.terms if term.component == component]
+
+
+def supposed(target: Target, goal: Goal) -> tuple[str, ...]:
+    """The components that the question itself names."""
+    named = [term.component for term in (*goal.terms, *target.have)]
+    return tuple(dict.fromkeys(named))
+
+
+def lead(target: Target, goal: Goal) -> str:
+    """The engine or library whose CUDA counts as the stack's; empty where none is named."""
+    for terms in (goal.terms, target.have):
+        named = {term.component for term in terms}
+        for engine in ENGINES:
+            if engine in named:
+                return engine
+    return ""
+
+
+def frame(universe: Universe, target: Target, goal: Goal, *, mode: Mode, delivery: str) -> Model:
+    """The model with variables and givens; relations come next. Raises `UsageError` on unknown names."""
+    model = Model(universe, target, goal, delivery=delivery)
+    for term in goal.terms:
+        if universe.matrix.component(term.component) is None:
+            raise UsageError(f"the matrix has no component `{term.component}`", hints=_near(universe, term))
+    _add_gpus(model)
+    system = system_of(universe.matrix, target.os) if target.os else None
+    _add_system(model, system, mode)
+    active = _active(model)
+    for component in active:
+        if component not in model:
+            model.add_variable(component, _values(model, component, mode))
+    _give(model, active, mode)
+    return model
+
+
+def _near(universe: Universe, term: Term) -> tuple[str, ...]:
+    from difflib import get_close_matches  # 2 ms, on the way to an error only
+
+    names = [row.component for row in universe.matrix.edition.components]
+    return tuple(f"nearest: `{name}`" for name in get_close_matches(term.component, names, n=2))
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def _add_gpus(model: Model) -> None:
+    known = model.universe.known("compute-capability")
+    for number, kind in enumerate(model.target.gpus):
+        tail = f"#{number + 1}" if number else ""
+        card, capability = f"gpu{tail}", f"compute-capability{tail}"
+        model.add_variable(card, (kind.name, OTHER))
+        values: list[Version] = list(known)
+        if kind.compute_capability:
+            own = model.universe.version("compute-capability", kind.compute_capability)
+            values = sorted({*values, own}, key=lambda version: version.key)
+        model.add_variable(capability, values)
+        model.gpus.append((kind, card, capability))
+        text = f"{kind.name}, compute capability {kind.compute_capability}".removesuffix(
+            ", compute capability "
+        )
+        given = [[(card, 1)]]
+        if kind.compute_capability:
+            mask = model.where(capability, lambda v, c=kind.compute_capability: v.raw == c)  # type: ignore[misc]
+            given.append([(capability, mask)])
+        model.say(Link(relation=card, says=f"the GPU is {text}", kind="fact", source=kind.source), *given)
+
+
+def _add_system(model: Model, system: SystemRow | None, mode: Mode) -> None:
+    """The facts of the operating system: its name, kernel, C library, compiler, repository."""
+    target, universe = model.target, model.universe
+    if target.os:
+        model.add_variable("os", (system.system if system else target.os, OTHER))
+        _fact(model, "os", f"the operating system is {target.os}", system)
+    if target.kernel:
+        try:
+            model.add_variable("kernel", (universe.version("kernel", target.kernel), OTHER))
+        except ValueError:
+            if target.driver_kind != "windows":
+                raise UsageError(f"`{target.kernel}` is no kernel", hints=("for example `6.8`",)) from None
+        else:
+            _fact(model, "kernel", f"the kernel is {target.kernel}", None)
+    if system is not None and model.delivery != "container":
+        model.add_variable("glibc", (system.glibc, OTHER))
+        _fact(model, "glibc", f"glibc is {system.glibc} on {system.system}", system)
+    if system is not None and system.cuda_repo:
+        model.add_variable("cuda-repo", (universe.version("cuda-repo", system.cuda_repo),))
+    if system is not None and not target.version("gcc") and _wants_compiler(model):
+        gccs = {*universe.known("gcc"), system.gcc}
+        model.add_variable("gcc", sorted(gccs, key=lambda version: version.key))
+        model.say(
+            Link(
+                relation="gcc",
+                says=f"gcc is {system.gcc} on {system.system}",
+                kind="have",
+                source=system.source,
+            ),
+            *([[("gcc", model.one("gcc", system.gcc))]] if mode == "why" or "gcc" in target.hold else []),
+        )
+
+
+def _wants_compiler(model: Model) -> bool:
+    return "nvcc" in model.goal.uses or "gcc" in supposed(model.target, model.goal)
+
+
+def _fact(model: Model, name: str, says: str, row: SystemRow | None) -> None:
+    source = row.source if row else ()
+    model.say(Link(relation=name, says=says, kind="fact", source=source), [(name, 1)])
+
+
+# --- components -----------------------------------------------------------------------------------
+
+
+def _active(model: Model) -> tuple[str, ...]:
+    """Every component the question reaches: those named, and what their releases ask for."""
+    target, goal = model.target, model.goal
+    roots = list(supposed(target, goal))
+    roots += _of_uses(model)
+    if any(kind.is_nvswitch for kind in target.gpus):
+        roots.append("fabric-manager")
+    if target.driver_kind in ("", "data-center", "vgpu-guest"):
+        roots += ["driver", "kernel-modules"]
+    elif target.driver_kind == "windows":
+        roots = [c for c in roots if c not in _OF_DRIVER or any(t.component == c for t in goal.terms)]
+    found = dict.fromkeys(roots)
+    queue = list(found)
+    while queue:
+        for component in _asked_by(model, queue.pop(), found):
+            found[component] = None
+            queue.append(component)
+    if lead(target, goal) and "cuda" not in found:
+        found["cuda"] = None
+    return tuple(found)
+
+
+def _of_uses(model: Model) -> list[str]:
+    wanted = []
+    if "nvcc" in model.goal.uses:
+        wanted.append("cuda-toolkit")
+    if "engine-build" in model.goal.uses and "tensorrt-llm" not in supposed(model.target, model.goal):
+        wanted.append("tensorrt")
+    if any(named.kind in ("flag", "metric", "route", "variable") for named in model.goal.names) and not lead(
+        model.target, model.goal
+    ):
+        wanted.append("vllm")
+    return wanted
+
+
+def _asked_by(model: Model, component: str, found: Iterable[str]) -> list[str]:
+    """What the releases of a component ask for, where the matrix has rows of it."""
+    universe = model.universe
+    asked = universe.kept(
+        f"asks {component}",
+        lambda: tuple(dict.fromkeys(name for row in universe.releases(component) for name in row.requires)),
+    )
+    wanted = [name for name in asked if name not in found and _has_values(model, name)]
+    if component == "tensorrt":
+        wanted.append("tensorrt-variant")
+    if component in ENGINES and model.delivery != "container":
+        wanted.append("python")
+    for relation in universe.matrix.edition.relations:
+        if component in relation.when and all(name in found for name in relation.when):
+            wanted += [name for name in relation.requires if name not in found and universe.known(name)]
+    return [name for name in dict.fromkeys(wanted) if name not in found]
+
+
+def _has_values(model: Model, name: str) -> bool:
+    if name in ("glibc", "driver", "kernel"):
+        return False  # they come with the machine, or not at all
+    return bool(model.universe.known(name)) and not (name == "python" and model.delivery == "container")
+
+
+def _values(model: Model, component: str, mode: Mode) -> list[Value]:
+    """The values of a component: what rows know, what is there, and what others pin it to."""
+    universe, target = model.universe, model.target
+    known: set[Version] = set(universe.known(component))
+    present = target.version(component) or (target.python if component == "python" else "")
+    if present:
+        known.add(_parsed(universe, component, present))
+    for term in specs_of(model, component):
+        known.update(_beyond(model, term, known))
+    row = universe.matrix.component(component)
+    if row is not None and not row.complete_since:
+        known.update(_pinned(universe, component))
+    scheme_is_name = universe.scheme(component) == "name"
+    values: list[Value] = sorted(known, key=lambda v: v.raw if scheme_is_name else v.key)  # type: ignore[assignment]
+    named = any(term.component == component for term in model.goal.terms)
+    if component in _OPTIONAL and not (mode == "pick" and named):
+        values.insert(0, ABSENT)
+    return values
+
+
+def _parsed(universe: Universe, component: str, raw: str) -> Version:
+    try:
+        return universe.version(component, raw)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _pinned(universe: Universe, component: str) -> tuple[Version, ...]:
+    """Versions that releases of other packages pin, which need no row of their own to exist."""
+
+    def find() -> tuple[Version, ...]:
+        texts = {
+            row.requires[component] for row in universe.matrix.edition.releases if component in row.requires
+        }
+        exact = (universe.set_of(component, text).exact for text in texts)
+        return tuple(version for version in exact if version is not None)
+
+    return universe.kept(f"pinned {component}", find)
+
+
+def _beyond(model: Model, term: Term, known: Iterable[Version]) -> list[Version]:
+    """The versions that a term names and no row has: an answer about them is an honest `unknown`."""
+    wanted = _goal_set(model, term, known)
+    if any(version in wanted for version in known):
+        return []
+    return [bound for bound in wanted.bounds if bound in wanted][:1]
+
+
+def _goal_set(model: Model, term: Term, known: Iterable[Version]) -> VersionSet:
+    """A goal's set; `==10.14.1` means that line of releases where no release has just that number."""
+    universe = model.universe
+    try:
+        wanted = universe.set_of(term.component, term.spec)
+        exact = wanted.exact
+        if exact is not None and exact not in known and not term.spec.endswith("*"):
+            line = universe.set_of(term.component, f"{term.spec}.*")
+            if any(version in line for version in known):
+                return line
+    except ValueError as error:
+        raise UsageError(str(error), hints=(f"`{term.text}` was given",)) from None
+    return wanted
+
+
+# --- what is given --------------------------------------------------------------------------------
+
+
+def _give(model: Model, active: Iterable[str], mode: Mode) -> None:
+    for component in active:
+        if component not in model:
+            continue
+        known = set(model.universe.known(component))
+        for term in specs_of(model, component):
+            wanted = _goal_set(model, term, known)
+            mask = model.where(component, lambda version, w=wanted: version in w)  # type: ignore[misc]
+            model.say(
+                Link(relation=f"goal:{term.text}", says=f"the goal is {term.text}", kind="goal"),
+                [(component, mask)],
+            )
+            _admit(model, component, mask)
+        _give_present(model, component, mode)
+
+
+def _give_present(model: Model, component: str, mode: Mode) -> None:
+    target = model.target
+    present = target.version(component) or (target.python if component == "python" else "")
+    is_held = component in target.hold
+    if present:
+        value = _parsed(model.universe, component, present)
+        if mode == "why" or is_held or component in _FIXED:
+            kind: Literal["hold", "have"] = "hold" if is_held else "have"
+            says = f"{component} stays at {present}" if is_held else f"{component} is {present}"
+            model.say(
+                Link(relation=f"{kind}:{component}", says=says, kind=kind),
+                [(component, model.one(component, value))],
+            )
+            _admit(model, component, model.one(component, value))
+    elif ABSENT in model.domain(component) and (
+        mode == "why" or is_held or component not in ("fabric-manager", "cuda-toolkit", "libnvidia-container")
+    ):
+        if mode == "why" and component == "fabric-manager":
+            return  # not said: it may well be there
+        model.say(
+            Link(relation=f"have:{component}", says=f"{component} is not installed", kind="have"),
+            [(component, model.absent(component))],
+        )
+
+
+def _admit(model: Model, component: str, mask: int) -> None:
+    """Say so where all that was asked for is outside the rows: newer than they, or never released."""
+    universe = model.universe
+    known = universe.known(component)
+    asked = [value for position, value in enumerate(model.domain(component)) if mask >> position & 1]
+    strange = [
+        value for value in asked if isinstance(value, Version) and not _is_known(model, component, value)
+    ]
+    if not strange or len(strange) < len(asked) or not known:
+        return
+    row = universe.matrix.component(component)
+    newest, value = known[-1], strange[0]
+    subject = (component, mask)
+    edition = universe.matrix.edition.name
+    if row is not None and universe.scheme(component) != "name" and value > newest:
+        says = f"is newer than this matrix ({edition}), whose newest is {newest}"
+        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {newest}")
+        return
+    near = min(known, key=lambda other: (abs(_place(known, value) - known.index(other)), other.raw))
+    since = row.complete_since if row else ""
+    if row is not None and since and universe.version(component, since) <= value:
+        model.relate(
+            "no-such-release", subject, "was never released", rows=(row,), nearest=f"{component} {near}"
+        )
+    else:
+        says = f"has no row in this matrix ({edition})"
+        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {near}")
+
+
+def _place(known: tuple[Version, ...], value: Version) -> int:
+    return sum(other < value for other in known) if value.scheme != "name" else 0
+
+
+def _is_known(model: Model, component: str, value: Version) -> bool:
+    """Whether rows say enough about a version: a driver needs a branch only, a kernel nothing here."""
+    universe = model.universe
+    if value in universe.known(component) or universe.scheme(component) == "name":
+        return True
+    if component in _OF_DRIVER:
+        branch = universe.branches.get(value.key[0])
+        newest = branch.latest_known if branch else None
+        return newest is not None and value <= newest
+    if component in ("cuda", "cuda-toolkit"):
+        return any(value.key[:2] == other.key[:2] for other in universe.known(component))
+    return not universe.releases(component) and component not in ("container-toolkit", "dcgm")
