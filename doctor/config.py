@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -42,25 +41,25 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a command works with."""
 
-    data: Path
+    data: str
+    """The folder that `matrices` and `playbooks` lie in."""
     timeout_s: float
     colour: bool
     ascii_only: bool
     origins: tuple[Setting, ...] = ()
 
 
-def _package_parent() -> Path:
-    return Path(__file__).resolve().parent.parent
+def _package_parent() -> str:
+    return os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
-def data_dir(name: str) -> Path:
+def data_dir(name: str) -> str:
     """Where `matrices` or `playbooks` lie: beside the `doctor` package, in tree, editable and wheel alike.
 
     `MOPT_DATA` names another parent folder. The current directory and PYTHONPATH never matter:
     `importlib.resources` would merge a hostile `matrices/` of the working directory.
     """
-    override = os.environ.get(_VARIABLES["data"])
-    return (Path(override) if override else _package_parent()) / name
+    return os.path.join(os.environ.get(_VARIABLES["data"]) or _package_parent(), name)
 
 
 def load_settings(
@@ -84,14 +83,14 @@ def load_settings(
     )
     data = environ.get("MOPT_DATA")
     return Settings(
-        data=Path(data) if data else _package_parent(),
+        data=data or _package_parent(),
         timeout_s=budget,
         colour=colour,
         ascii_only=plain,
         origins=(
             Setting(
                 name="data",
-                value=data or str(_package_parent()),
+                value=data or _package_parent(),
                 origin="environment MOPT_DATA" if data else "default: beside the doctor package",
             ),
             Setting(name="timeout_s", value=f"{budget:g}", origin=origin),
@@ -135,23 +134,39 @@ def _colour(no_color: bool, environ: Mapping[str, str], terminal: bool) -> tuple
 # --- the ownership rule ---------------------------------------------------------------------------
 
 
-def ownership_faults(path: Path) -> Iterator[str]:
-    """Why a file may not be trusted by root: each path step that somebody else could replace.
+def ownership_faults(path: str) -> Iterator[str]:
+    """Why a file or folder may not be trusted by root: what somebody else could replace or rewrite.
 
-    As sshd's StrictModes: the file and every parent are owned by root and not writable by group or
-    others. A sticky parent (`/tmp`) is no fault: others cannot rename or remove root's entry in it.
+    As sshd's StrictModes: it, every parent, and everything inside are owned by root and not writable by
+    group or others. A sticky parent (`/tmp`) is no fault: others cannot rename or remove root's entry.
     """
-    resolved = path.resolve()
-    for step in (resolved, *resolved.parents):
-        try:
-            status = step.stat()
-        except OSError as error:
-            yield f"`{step}` cannot be examined: {error.strerror}"
-            continue
-        if status.st_uid != 0:
-            yield f"`{step}` is owned by uid {status.st_uid}, not by root"
-        elif _is_writable_by_others(status.st_mode, is_parent=step != resolved):
-            yield f"`{step}` is writable by group or others (mode {stat.S_IMODE(status.st_mode):04o})"
+    resolved = os.path.realpath(path)
+    yield from _faults_of(resolved, is_parent=False)
+    if os.path.isdir(resolved):
+        yield from _faults_inside(resolved)
+    while resolved != os.path.dirname(resolved):
+        resolved = os.path.dirname(resolved)
+        yield from _faults_of(resolved, is_parent=True)
+
+
+def _faults_inside(folder: str) -> Iterator[str]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in (*folders, *files, "__pycache__"):
+            if name != "__pycache__" or os.path.isdir(os.path.join(parent, name)):
+                yield from _faults_of(os.path.join(parent, name), is_parent=False)
+
+
+def _faults_of(step: str, *, is_parent: bool) -> Iterator[str]:
+    try:
+        status = os.stat(step)
+    except OSError as error:
+        yield f"`{step}` cannot be examined: {error.strerror}"
+        return
+    if status.st_uid != 0:
+        yield f"`{step}` is owned by uid {status.st_uid}, not by root"
+    elif _is_writable_by_others(status.st_mode, is_parent=is_parent):
+        yield f"`{step}` is writable by group or others (mode {stat.S_IMODE(status.st_mode):04o})"
 
 
 def _is_writable_by_others(mode: int, *, is_parent: bool) -> bool:
@@ -168,10 +183,10 @@ def check_root_ownership(settings: Settings) -> None:
     import sys
 
     trusted = {
-        Path(__file__).parent,
-        Path(sys.executable),
-        settings.data / "matrices",
-        *(Path(m.__file__).parent for m in (msgspec,) if m.__file__),
+        os.path.dirname(__file__),
+        sys.executable,
+        os.path.join(settings.data, "matrices"),
+        *(os.path.dirname(m.__file__) for m in (msgspec,) if m.__file__),
     }
     faults = sorted({fault for path in trusted for fault in ownership_faults(path)})
     if faults:
@@ -192,7 +207,7 @@ def check_root_ownership(settings: Settings) -> None:
 _ENGINES = {"vllm": "vLLM", "tensorrt_llm": "TensorRT-LLM"}
 
 
-def refuse_engine_mix(site: Path | None = None) -> None:
+def refuse_engine_mix(site: str | os.PathLike[str] | None = None) -> None:
     """Refuse an environment into which both engines were installed beside the doctor.
 
     `site` is the folder the doctor's own dependencies come from. Two `stat` calls; nothing is imported.
@@ -201,11 +216,11 @@ def refuse_engine_mix(site: Path | None = None) -> None:
     if site is None:
         if not msgspec.__file__:
             return
-        site = Path(msgspec.__file__).parent.parent
-    if all((site / package).is_dir() for package in _ENGINES):
+        site = os.path.dirname(os.path.dirname(msgspec.__file__))
+    if all(os.path.isdir(os.path.join(site, package)) for package in _ENGINES):
         raise ConfigError(
-            f"`{site}` holds {' and '.join(_ENGINES.values())} beside mopt-doctor: they pin different"
-            " versions of PyTorch and CUDA, and one of them was installed over the other",
+            f"`{os.fspath(site)}` holds {' and '.join(_ENGINES.values())} beside mopt-doctor: they pin"
+            " different versions of PyTorch and CUDA, and one of them was installed over the other",
             hints=(
                 "give each engine an environment of its own: `python3 -m venv /opt/vllm`",
                 "and mopt-doctor its own: `pipx install mopt-doctor`",

@@ -406,7 +406,7 @@ def installation(tmp_path: Path) -> Path:
     site = tmp_path / "site"
     shutil.copytree(PACKAGE, site / "doctor", ignore=shutil.ignore_patterns("__pycache__"))
     (site / "matrices").mkdir()
-    shutil.copy(config.data_dir("matrices") / "edition.json", site / "matrices")
+    shutil.copy(Path(config.data_dir("matrices")) / "edition.json", site / "matrices")
     return site
 
 

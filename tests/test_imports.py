@@ -21,7 +21,7 @@ def names(text: str) -> frozenset[str]:
 #: argparse brings gettext, locale, shutil and with it the archive formats; its help brings textwrap.
 GRAMMAR = names(
     "__future__ _bz2 _collections _compression _functools _locale _lzma _operator _sre argparse bz2"
-    " collections compression copyreg doctor enum errno fnmatch functools gettext itertools keyword locale"
+    " collections compression copyreg doctor enum errno fnmatch functools gc gettext itertools keyword locale"
     " lzma operator re reprlib shutil signal sre_compile sre_constants sre_parse textwrap types warnings zlib"
 )
 

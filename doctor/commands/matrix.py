@@ -207,7 +207,7 @@ def validate(options: argparse.Namespace) -> int:
 
     Returns 2 when there are faults, each on a line of stdout. Raises MatrixError when nothing is there.
     """
-    folder = Path(options.directory) if options.directory else data_dir("matrices")
+    folder = Path(options.directory) if options.directory else Path(data_dir("matrices"))
     try:
         edition, what = _examined(folder)
     except MatrixError as error:

@@ -6,7 +6,7 @@ from doctor.commands.matrix_layout import Pair, lines_of, origin, wrapped, yes_n
 from doctor.core.rows.base import Row
 from doctor.core.rows.package import Release, ToolRelease
 from doctor.core.rows.relation import Advisory
-from doctor.core.rows.system import KernelBuild
+from doctor.core.rows.system import KernelBuild, StableChange
 from doctor.edition.keys import KEYS, label
 
 __all__ = ["row_line", "row_text"]
@@ -83,6 +83,8 @@ def _pairs(field: str, value: object) -> list[Pair]:
         return [(name if not n else "", f"{key} {text}") for n, (key, text) in enumerate(value.items())]
     if isinstance(value, tuple) and value and isinstance(value[0], KernelBuild):
         return [(name if not n else "", _build(build)) for n, build in enumerate(value)]
+    if isinstance(value, tuple) and value and isinstance(value[0], StableChange):
+        return [pair for change in value for pair in _change(change)]
     return [(name, _words(field, value))]
 
 
@@ -110,6 +112,16 @@ def _build(build: KernelBuild) -> str:
     return f"{text} ({build.note})" if build.note else text
 
 
+def _change(change: StableChange) -> list[Pair]:
+    """A patch level, what it brought, and which drivers know it."""
+    fails = ", ".join(str(version) for version in change.fails)
+    return [
+        (f"from {change.since} on", change.change),
+        *(("", f"{_build(build)} knows it") for build in change.builds),
+        ("", f"seen to fail: {fails}" if fails else ""),
+    ]
+
+
 def _gist(row: Row) -> str:
     """The few fields that a list shows."""
     if isinstance(row, Release):
@@ -119,7 +131,7 @@ def _gist(row: Row) -> str:
     if isinstance(row, ToolRelease):
         return ", ".join(part for part in (row.released, row.changes) if part)
     if isinstance(row, Advisory):
-        fixed = ", ".join(str(version) for version in row.fixed_in)
+        fixed = row.fixed_release or ", ".join(str(version) for version in row.fixed_in)
         return ", ".join(
             part for part in (row.component, row.published, f"fixed in {fixed}", *row.cves) if part
         )

@@ -24,7 +24,7 @@ from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
 from doctor.core.rows.package import AnsibleLine, Component, HardwareSupport, Release, ToolRelease
 from doctor.core.rows.relation import Advisory, ReferenceStack, Relation
 from doctor.core.rows.speed import GpuSpeed, SpeedRange
-from doctor.core.rows.system import KernelBuild, KernelRow, SystemRow
+from doctor.core.rows.system import KernelBuild, KernelRow, StableChange, SystemRow
 from doctor.core.versions import Version
 from doctor.errors import MatrixError
 
@@ -65,7 +65,7 @@ TABLES: dict[str, type[Row]] = {
     "changes": ChangeCost,
 }
 
-_NESTED: tuple[type[msgspec.Struct], ...] = (KernelBuild, RemedyRow, ToolkitUpdate)
+_NESTED: tuple[type[msgspec.Struct], ...] = (KernelBuild, RemedyRow, StableChange, ToolkitUpdate)
 
 
 class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -170,10 +170,11 @@ def working_gpus(case: Case) -> set[str]:
 
 
 def gpu_is_likely(case: Case) -> bool:
-    """True when something speaks for a GPU: the bus, a loaded module, or an NVML that met a driver."""
+    """True when something speaks for a GPU: bus, loaded module, an Xid, an NVML that met a driver."""
     answered = report(case)
     met_driver = answered is not None and (
-        answered.gpus or answered.driver_version or answered.error_code == 18
+        answered.gpus or answered.driver_version or answered.error_code == 18 or answered.device_errors
     )
     has_module = isinstance(case.host.driver.kernel_version, Known) or loaded(case, "nvidia") is not None
-    return bool(case.host.gpus_on_bus or has_module or met_driver)
+    has_xid = any(boot.index == 0 and boot.xids for boot in known(case.host.kernel.logs) or ())
+    return bool(case.host.gpus_on_bus or has_module or met_driver or has_xid)

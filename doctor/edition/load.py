@@ -6,7 +6,7 @@ the data folder, compares digests, so that an edit of the YAML counts at the nex
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import msgspec
 
@@ -19,19 +19,21 @@ __all__ = ["decode", "is_source_tree", "load_edition", "load_matrix"]
 
 _EDITION_FILE = "edition.json"
 
+Folder = str | os.PathLike[str]
 
-def load_matrix(folder: Path | None = None) -> Matrix:
+
+def load_matrix(folder: Folder | None = None) -> Matrix:
     """The matrix of this installation, or of another folder. Raises MatrixError."""
     return Matrix(load_edition(folder or data_dir("matrices")))
 
 
-def load_edition(folder: Path) -> Edition:
+def load_edition(folder: Folder) -> Edition:
     """The edition of a folder, up to date with its sources. Raises MatrixError."""
-    compiled = folder / _EDITION_FILE
+    compiled = os.path.join(folder, _EDITION_FILE)
     if is_source_tree(folder):
         return _current(folder, compiled)
     try:
-        return decode(compiled.read_bytes(), str(compiled))
+        return decode(_bytes(compiled), compiled)
     except OSError as error:
         raise MatrixError(
             f"the compiled matrix `{compiled}` cannot be read: {error.strerror}",
@@ -39,9 +41,17 @@ def load_edition(folder: Path) -> Edition:
         ) from error
 
 
-def is_source_tree(folder: Path) -> bool:
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def is_source_tree(folder: Folder) -> bool:
     """Whether a matrix folder is one that people edit."""
-    return (folder.parent / "pyproject.toml").is_file() and any(folder.glob("*.yaml"))
+    parent = os.path.dirname(os.path.abspath(folder))
+    return os.path.isfile(os.path.join(parent, "pyproject.toml")) and any(
+        name.endswith(".yaml") for name in os.listdir(folder)
+    )
 
 
 def decode(data: bytes, name: str) -> Edition:
@@ -58,35 +68,29 @@ def decode(data: bytes, name: str) -> Edition:
     return edition
 
 
-def _current(folder: Path, compiled: Path) -> Edition:
+def _current(folder: Folder, compiled: str) -> Edition:
     """The edition of a source tree: the compiled one when its digest fits, else a new one."""
-    from doctor.edition.digest import (
-        digest,
-        read_sources,
-    )  # hashlib: 5 ms of CPU that an installed copy saves
+    # hashlib and pathlib: 9 ms of CPU at import that an installed copy saves.
+    from pathlib import Path
 
-    sources = read_sources(folder)
+    from doctor.edition.digest import digest, read_sources
+
+    sources = read_sources(Path(folder))
     wanted = digest(sources)
     try:
-        edition = decode(compiled.read_bytes(), str(compiled))
+        edition = decode(_bytes(compiled), compiled)
         if edition.digest == wanted:
             return edition
     except (FileNotFoundError, MatrixError):
         pass  # never built, or by another version: the sources are here to build from
     # PyYAML costs 20 ms at import: only where there is something to compile.
+    from doctor.edition.build import write
     from doctor.edition.source import compile_edition
 
     edition = compile_edition(sources)
-    _keep(edition, compiled)
-    return edition
-
-
-def _keep(edition: Edition, compiled: Path) -> None:
-    """Write the new edition for the next command, where that is allowed."""
-    from doctor.edition.build import write
-
     try:
-        write(edition, compiled)
+        write(edition, Path(compiled))
     except OSError:
         # A read-only checkout: the answer is the same, the next command compiles again.
-        return
+        return edition
+    return edition

@@ -311,14 +311,19 @@ def _judge_advisory(located: Located[Any], tables: Tables, as_of: str, faults: F
         _judge_day(located, "published", day.group(), as_of, faults)
     if row.component == "driver":
         _judge_driver_floors(located, {branch.row.major for branch in tables["branches"]}, faults)
-    elif len(row.fixed_in) != 1 or not row.affected:
-        faults.add(located.at("fixed_in"), "one release, and the set of those `affected`")
-    elif _is_set(row.affected) and meets(row.fixed_in[0].raw, row.affected):
-        faults.add(located.at("fixed_in"), f"`{row.fixed_in[0]}` is itself in `{row.affected}`")
+        return
+    fixed = [*(version.raw for version in row.fixed_in), *([row.fixed_release] if row.fixed_release else [])]
+    field = "fixed_release" if row.fixed_release else "fixed_in"
+    if len(fixed) != 1 or not row.affected:
+        faults.add(located.at(field), "one release, and the set of those `affected`")
+    elif _is_set(row.affected) and meets(fixed[0], row.affected):
+        faults.add(located.at(field), f"`{fixed[0]}` is itself in `{row.affected}`")
 
 
 def _judge_driver_floors(located: Located[Any], branches: Iterable[int], faults: Faults) -> None:
     fixed: tuple[Dotted, ...] = located.row.fixed_in
+    if not fixed:
+        faults.add(located.at("fixed_in"), "a release of one branch at least")
     for version in fixed:
         if version.major not in branches:
             faults.add(located.at("fixed_in"), f"`{version}` is of no branch in `branches`")

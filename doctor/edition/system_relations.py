@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from doctor.core.edition import TABLES
+from doctor.core.rows.system import KernelBuild
 from doctor.edition.keys import KEYS
 from doctor.edition.relations import Tables
 from doctor.edition.strict import Faults, Located, nearest
@@ -77,14 +78,15 @@ def _judge_kernel(located: Located[Any], tables: Tables, faults: Faults) -> None
     row = located.row
     if len(row.kernel.parts) != 2:
         faults.add(located.at("kernel"), f"`{row.kernel}` is not a minor release such as `6.8`")
-    branches = [build.branch for build in row.builds]
-    if branches != sorted(set(branches)):
-        faults.add(located.at("builds"), "branches stand in ascending order, each once")
     known = {other.row.major for other in tables["branches"]}
-    for build in row.builds:
-        problem = _build_problem(build, known)
-        if problem:
-            faults.add(located.at("builds"), problem)
+    _judge_builds(located, "builds", row.builds, known, faults)
+    for change in row.stable_changes:
+        _judge_builds(located, "stable_changes", change.builds, known, faults)
+        if change.since.parts[:2] != row.kernel.parts or len(change.since.parts) != 3:
+            faults.add(located.at("stable_changes"), f"`{change.since}` is no patch level of {row.kernel}")
+        for version in change.fails:
+            if any(build.branch == version.major and build.since <= version for build in change.builds):
+                faults.add(located.at("stable_changes"), f"`{version}` both builds and fails")
     if "systems" in tables.incomplete:
         return
     systems = {other.row.system: other.row for other in tables["systems"]}
@@ -95,7 +97,19 @@ def _judge_kernel(located: Located[Any], tables: Tables, faults: Faults) -> None
             faults.add(located.at("default_of"), f"`{name}` has no kernel {row.kernel} in `systems`")
 
 
-def _build_problem(build: Any, branches: set[int]) -> str:
+def _judge_builds(
+    located: Located[Any], field: str, builds: tuple[KernelBuild, ...], branches: set[int], faults: Faults
+) -> None:
+    named = [build.branch for build in builds]
+    if named != sorted(set(named)):
+        faults.add(located.at(field), "branches stand in ascending order, each once")
+    for build in builds:
+        problem = _build_problem(build, branches)
+        if problem:
+            faults.add(located.at(field), problem)
+
+
+def _build_problem(build: KernelBuild, branches: set[int]) -> str:
     if build.branch not in branches:
         return f"R{build.branch} is not in `branches`"
     for version in (build.since, build.upstream_since):

@@ -203,6 +203,8 @@ OVERTAKE_S = 0.3
 LATE_MAX = 12
 #: Rows that need what lane `look` finds start by then with what is known, and go on when it ends.
 LOOK_WAIT_S = 2.0
+#: How long the search for the tools themselves may hold up the commands.
+TOOLS_WAIT_S = 0.25
 #: How long output may come after a command's own end, from what it left behind.
 DRAIN_S = 0.15
 #: A log is read to its end to keep its newest part; no further than this.
@@ -1449,6 +1451,7 @@ class Collection:
         self._is_look_done = False
         self._is_look_late = False
         self._followed = set()  # type: set[tuple[str, ...]]
+        self._absent = None  # type: set[str] | None
         self._poll = select.poll()
         self._by_fd = {}  # type: dict[int, Child]
         self._wake = os.pipe()
@@ -1509,7 +1512,7 @@ class Collection:
                     "detail": "not asked: systemd does not run here",
                 })
             elif row.argv and not any("<" in word for word in row.argv):
-                self._start("command:" + command_name(row.argv), Command, row, row.argv)
+                self._ask(row, row.argv)
             elif row.lane == "gpu" and (row.text != "cuinit-caller" or self.caller.library_dirs()):
                 self.testify([row])
         if not live:
@@ -1560,7 +1563,40 @@ class Collection:
     def _follow_up(self, row: Row, argv: "tuple[str, ...]") -> None:
         if argv not in self._followed:
             self._followed.add(argv)
-            self._start("command:" + command_name(argv), Command, row, argv)
+            self._ask(row, argv)
+
+    def _ask(self, row: Row, argv: "tuple[str, ...]") -> None:
+        """A command in a child of its own, unless it is known not to be installed."""
+        key = "command:" + command_name(argv)
+        if row.lane != "gpu" and argv[0] in self._absent_tools():
+            self.add({"key": key, "argv": list(argv), "status": "missing", "detail": "not found"})
+        else:
+            self._start(key, Command, row, argv)
+
+    def _absent_tools(self) -> "set[str]":
+        """Tools that are not installed, looked up in one child: a fork for each would cost 2 ms.
+
+        When that child does not answer soon, nothing is known, and each command finds out by itself.
+        """
+        if self._absent is None:
+            self._absent = set()
+            try:
+                ((reader, writer),) = open_pipes(1)
+            except OSError:
+                return self._absent
+            tools = sorted({row.argv[0] for row in TABLE if row.argv and "<" not in row.argv[0]})
+            root, caller = self.root, self.caller
+            try:
+                fork(lambda: send(writer, {"absent": [t for t in tools if find_tool(root, caller, t) == ("", "", "")]}), [writer])
+            except OSError:
+                tools = []
+            os.close(writer)
+            poll = select.poll()
+            poll.register(reader, select.POLLIN)
+            frames = Frames(reader, MIB).feed(os.read(reader, 64 * KIB)) if tools and poll.poll(TOOLS_WAIT_S * 1000) else []
+            os.close(reader)
+            self._absent.update(tool for head, _ in frames for tool in head.get("absent", []))  # type: ignore[attr-defined]
+        return self._absent
 
     def _step(self) -> None:
         wakes = [child.next_wake() for child in self.running]

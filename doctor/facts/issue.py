@@ -41,6 +41,8 @@ def os_by_issue(evidence: Evidence) -> Fact[Os] | None:
         return None
     found = _VERSION.search(" ".join(words[1:]))
     version = found.group(0) if found is not None else ""
+    if name == "opensuse":
+        name = "opensuse-leap" if version else "opensuse-tumbleweed"
     if name in ("ubuntu", "pop"):
         # `22.04.5`: the point release is no part of os-release's VERSION_ID.
         version = ".".join(version.split(".")[:2])

@@ -51,7 +51,7 @@ def read_traces(evidence: Evidence) -> Fact[tuple[InstalledKernel, ...]] | None:
 
 
 def _of_earlier_boots(evidence: Evidence) -> list[InstalledKernel]:
-    """A module that an earlier boot loaded and this kernel lacks; the logs do not say for which kernel it was.
+    """A module that an earlier boot loaded and this kernel lacks; for which kernel, the logs do not say.
 
     With the driver's user space still in place it was left behind; without, it may have been removed.
     """

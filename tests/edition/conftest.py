@@ -342,6 +342,12 @@ MORE = {
 - kernel: "6.8"
   builds:
     - {{branch: 580, since: "580.65.06", patched_by: ubuntu, upstream_since: "580.126.09"}}
+  stable_changes:
+    - since: "6.8.9"
+      change: An argument more.
+      builds:
+        - {{branch: 580, since: "580.126.20"}}
+      fails: ["580.65.06"]
   default_of: [ubuntu-24.04]
 {A_PAGE}rules:
 - id: a-third-rule

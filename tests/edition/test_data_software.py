@@ -225,9 +225,9 @@ def test_container_toolkit(matrix):
     assert len(tools) == 35
     assert (tools[0].version.raw, tools[-1].version.raw) == ("1.12.0", "1.20.0")
     assert by(tools, version="1.19.1").released == "2026-05-21"
-    hits = [row.id for row in matrix.edition.advisories if row.affected and meets("1.17.3", row.affected)]
-    assert hits == ["5616", "5659", "5850"]
-    assert not [r for r in matrix.edition.advisories if r.affected and meets("1.19.1", r.affected)]
+    rows = [row for row in matrix.edition.advisories if row.component == "container-toolkit"]
+    assert [row.id for row in rows if meets("1.17.3", row.affected)] == ["5616", "5659", "5850"]
+    assert not [row.id for row in rows if meets("1.19.1", row.affected)]
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,7 @@ def test_container_toolkit(matrix):
         ("data-center", 580, "580.159.03"),
         ("data-center", 590, "590.48.01"),
         ("data-center", 595, "595.71.05"),
+        ("geforce-rtx", 535, "535.309.01"),
         ("geforce-rtx", 580, "580.178.04"),
         ("geforce-rtx", 595, "595.91.07"),
         ("geforce-rtx", 610, "610.57.04"),
@@ -312,6 +313,37 @@ def test_system(matrix, case):
 def test_kernel(matrix, kernel, branch, since, patched_by):
     build = by(matrix.kernel(Dotted(kernel)).builds, branch=str(branch))
     assert (build.since.raw, build.patched_by) == (since, patched_by)
+
+
+def test_bulletins_of_engines(matrix):
+    def hits(component, version):
+        rows = [row for row in matrix.edition.advisories if row.component == component and row.affected]
+        return [row.id for row in rows if meets(version, row.affected)]
+
+    assert hits("tensorrt-llm", "1.2.1") == ["5840"]
+    assert hits("tensorrt-llm", "1.3.0rc15") == ["5840"]
+    assert hits("tensorrt-llm", "1.3.0rc22") == []
+    assert hits("tensorrt", "10.16.1.11") == ["5855"]
+    assert hits("tensorrt", "11.0.0.114") == []
+    assert hits("dcgm", "4.6.0") == []
+
+
+@pytest.mark.parametrize(
+    ("release", "since"),
+    [
+        ("6.12.96", []),
+        ("6.12.97", ["6.12.97"]),
+        ("6.12.105-production+truenas", ["6.12.97"]),
+        ("6.18.39", []),
+    ],
+)
+def test_a_patch_level_can_need_a_newer_driver(matrix, release, since):
+    row = matrix.kernel(Dotted(release))
+    changes = row.changes_in(Dotted(release))
+    assert [change.since.raw for change in changes] == since
+    for change in changes:
+        assert [(build.branch, build.since.raw) for build in change.builds] == [(580, "580.126.09")]
+        assert [version.raw for version in change.fails] == ["550.163.01", "570.172.08"]
 
 
 def test_patch_levels_that_took_a_change(matrix):

@@ -10,6 +10,7 @@ import pytest
 
 from doctor.core.evidence import Evidence
 from doctor.errors import EvidenceError
+from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.foreign import read_foreign
 from doctor.evidence.foreign.gather import clean_path
 from doctor.evidence.foreign.listing import read_listing, time_of_report
@@ -344,3 +345,18 @@ def test_a_missing_file_is_an_evidence_error(tmp_path: Path):
     for opener in (open_evidence, read_foreign):
         with pytest.raises(EvidenceError, match="cannot be read"):
             opener(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for p in DATA.iterdir() if p.name != "README.md"), ids=lambda p: p.name
+)
+def test_a_report_saved_as_a_bundle_is_the_same_evidence(path: Path, tmp_path: Path):
+    evidence = read_foreign(path)
+    write_bundle(evidence, tmp_path / "saved.tar.gz")
+    saved = read_bundle(tmp_path / "saved.tar.gz")
+    assert gist(saved) == gist(evidence)
+    assert (saved.meta.tool, saved.meta.taken_at, saved.meta.root) == (
+        evidence.meta.tool,
+        evidence.meta.taken_at,
+        evidence.meta.root,
+    )

@@ -137,7 +137,13 @@ HERE = {MAKE_LOG.format("6.8.0-60-generic"): "DKMS make.log for nvidia\n"}
         ("", "nouveau", BUILT, "", {"6.8.0-58-generic": ["550.54.14"], "6.8.0-60-generic": []}),
         ("", "nouveau", FAILED, "", {"6.8.0-60-generic": []}),
         ("6.8.0-60-generic", None, HERE, "", {"6.8.0-60-generic": ["550.54.14"]}),
-        ("", "nouveau", {}, f"Mar 02 11:00:00 box kernel: {LOADING}\n", {"6.8.0-60-generic": "unreadable"}),
+        (
+            "",
+            "nouveau",
+            {},
+            f"Mar 02 11:00:00 box kernel: {LOADING}\n",
+            {"the kernel of an earlier boot": "not_collected", "6.8.0-60-generic": []},
+        ),
     ],
     ids=[
         "modinfo",
@@ -291,6 +297,7 @@ def test_a_saved_ring_buffer_of_another_boot_belongs_to_nobody():
         (r"Manjaro Linux \r  (\n) (\l)", ("manjaro", "")),
         (r"Kali GNU/Linux Rolling \n \l", ("kali", "")),
         (r"Linux Mint 21.2 Victoria \n \l", ("linuxmint", "21.2")),
+        (r"Welcome to openSUSE Leap 15.5 - Kernel \r (\l).", ("opensuse-leap", "15.5")),
         (r"\S", None),
         ("Unauthorised access forbidden 24", None),
         ("", None),

@@ -22,6 +22,8 @@ class Relation(Row, frozen=True, kw_only=True):
     """Components that must have one and the same version."""
     otherwise: str = ""
     """What may be done instead."""
+    delivery: Literal["venv", "container", "system", ""] = ""
+    """Where it holds for one way of delivery only."""
 
 
 class Advisory(Row, frozen=True, kw_only=True):
@@ -38,9 +40,12 @@ class Advisory(Row, frozen=True, kw_only=True):
     cves: tuple[str, ...] = ()
     affected: str = ""
     """PEP 440 set; for drivers it follows from `fixed_in`, branch by branch."""
-    fixed_in: tuple[Dotted, ...]
+    fixed_in: tuple[Dotted, ...] = ()
     """One release; for drivers one a branch that still got a correction."""
+    fixed_release: str = ""
+    """The same for a Python package, by its PEP 440 version."""
     cvss_max: float | None = None
+    """The highest base score among the faults on Linux."""
 
 
 class ReferenceStack(Row, frozen=True, kw_only=True):

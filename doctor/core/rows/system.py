@@ -9,7 +9,7 @@ import msgspec
 from doctor.core.rows.base import Row
 from doctor.core.versions import Dotted
 
-__all__ = ["KernelBuild", "KernelRow", "SystemRow"]
+__all__ = ["KernelBuild", "KernelRow", "StableChange", "SystemRow"]
 
 
 class SystemRow(Row, frozen=True, kw_only=True):
@@ -61,6 +61,18 @@ class KernelBuild(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     note: str = ""
 
 
+class StableChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change that a stable kernel series took within itself, and the drivers that know it."""
+
+    since: Dotted
+    """The first patch level that has it: `6.12.97`."""
+    change: str
+    builds: tuple[KernelBuild, ...]
+    """The first release of each branch that knows it; a branch that is not named has none, or none known."""
+    fails: tuple[Dotted, ...] = ()
+    """Releases that were seen not to build on it."""
+
+
 class KernelRow(Row, frozen=True, kw_only=True):
     """A Linux kernel, and from which release on each driver branch builds on it."""
 
@@ -71,5 +83,14 @@ class KernelRow(Row, frozen=True, kw_only=True):
     """What changed in the kernel, and how an older driver fails."""
     also_in: tuple[Dotted, ...] = ()
     """Patch levels of older stable kernels that took the same change."""
+    stable_changes: tuple[StableChange, ...] = ()
+    """Oldest first."""
     default_of: tuple[str, ...] = ()
     """Systems that ship it."""
+
+    def changes_in(self, release: Dotted) -> tuple[StableChange, ...]:
+        """What a patch level such as `6.12.105` has beyond the first release of its series.
+
+        Distributions number their kernels themselves (`6.8.0-124`): nothing is found for those.
+        """
+        return tuple(change for change in self.stable_changes if change.since <= release)

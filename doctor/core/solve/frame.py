@@ -9,12 +9,12 @@ from doctor.core.goal import Goal, Term
 from doctor.core.rows.system import SystemRow
 from doctor.core.sets import VersionSet
 from doctor.core.solve.model import ABSENT, OTHER, Link, Model, Value
-from doctor.core.solve.universe import Universe
+from doctor.core.solve.universe import Universe, minor_of
 from doctor.core.target import Target, system_of
 from doctor.core.versions import Version
 from doctor.errors import UsageError
 
-__all__ = ["ENGINES", "Mode", "frame", "lead", "specs_of", "supposed"]
+__all__ = ["ENGINES", "Mode", "frame", "lead", "specs_of", "supposed", "takes_compat"]
 
 #: `pick` may change what is there; `why` takes it as it stands.
 Mode = Literal["pick", "why"]
@@ -62,6 +62,9 @@ def frame(universe: Universe, target: Target, goal: Goal, *, mode: Mode, deliver
     _add_gpus(model)
     system = system_of(universe.matrix, target.os) if target.os else None
     _add_system(model, system, mode)
+    for wish in (*(f"use={use}" for use in goal.uses), *(named.text for named in goal.names)):
+        model.add_variable(wish, ("wanted", OTHER))
+        model.say(Link(relation=f"goal:{wish}", says=f"the goal is {wish}", kind="goal"), [(wish, 1)])
     active = _active(model)
     for component in active:
         if component not in model:
@@ -152,6 +155,8 @@ def _active(model: Model) -> tuple[str, ...]:
     target, goal = model.target, model.goal
     roots = list(supposed(target, goal))
     roots += _of_uses(model)
+    if model.delivery == "container":
+        roots.append("container-toolkit")
     if any(kind.is_nvswitch for kind in target.gpus):
         roots.append("fabric-manager")
     if target.driver_kind in ("", "data-center", "vgpu-guest"):
@@ -166,7 +171,15 @@ def _active(model: Model) -> tuple[str, ...]:
             queue.append(component)
     if lead(target, goal) and "cuda" not in found:
         found["cuda"] = None
+    if "cuda" in found and "driver" in found and takes_compat(model):
+        found["cuda-compat"] = None
     return tuple(found)
+
+
+def takes_compat(model: Model) -> bool:
+    """Whether every GPU is known to take driver libraries newer than its driver."""
+    products = [model.universe.matrix.product(kind.pci_id) for kind in model.target.gpus]
+    return bool(products) and all(p is not None and p.supports_forward_compat for p in products)
 
 
 def _of_uses(model: Model) -> list[str]:
@@ -356,5 +369,5 @@ def _is_known(model: Model, component: str, value: Version) -> bool:
         newest = branch.latest_known if branch else None
         return newest is not None and value <= newest
     if component in ("cuda", "cuda-toolkit"):
-        return any(value.key[:2] == other.key[:2] for other in universe.known(component))
+        return any(minor_of(value) == minor_of(other) for other in universe.known(component))
     return not universe.releases(component) and component not in ("container-toolkit", "dcgm")

@@ -55,6 +55,7 @@ class Model:
         self.gpus: list[tuple[GpuKind, str, str]] = []
         """Each kind of GPU, and its variables for the card and its capability."""
         self._index: dict[str, int] = {}
+        self._places: list[dict[Value, int]] = []
         self._masks: dict[tuple[str, str], int] = {}
 
     # --- variables --------------------------------------------------------------------------------
@@ -67,6 +68,7 @@ class Model:
         self._index[name] = len(self.names)
         self.names.append(name)
         self.values.append(tuple(values))
+        self._places.append({value: position for position, value in enumerate(self.values[-1])})
 
     def index(self, name: str) -> int:
         return self._index[name]
@@ -89,17 +91,28 @@ class Model:
         """The values for which something holds, and `OTHER`."""
         mask = 0
         for position, value in enumerate(self.domain(name)):
-            if value is OTHER or (isinstance(value, Version) and holds(value)):
+            # Not `isinstance`: asking an abstract class costs ten times as much.
+            if value is OTHER or (type(value) is not str and holds(value)):  # type: ignore[arg-type]
+                mask |= 1 << position
+        return mask
+
+    def among(self, name: str, versions: Iterable[Version]) -> int:
+        """The mask of some versions; those that are no value of it do not count."""
+        places, mask = self._places[self._index[name]], 0
+        for version in versions:
+            position = places.get(version)
+            if position is not None:
                 mask |= 1 << position
         return mask
 
     def one(self, name: str, value: Value) -> int:
         """The mask of one value."""
-        return 1 << self.domain(name).index(value)
+        return 1 << self._places[self._index[name]][value]
 
     def absent(self, name: str) -> int:
         """The mask of not being installed; 0 where that is no choice."""
-        return self.one(name, ABSENT) if ABSENT in self.domain(name) else 0
+        position = self._places[self._index[name]].get(ABSENT)
+        return 0 if position is None else 1 << position
 
     # --- clauses ----------------------------------------------------------------------------------
 

@@ -57,7 +57,8 @@ class Network:
     def domains(self, links: Iterable[int] | None = None) -> list[int] | None:
         """What propagation alone leaves of each domain; None when it leaves nothing of one."""
         domains, trail = list(self._full), list[tuple[int, int, int]]()
-        failed = self._propagate(domains, self._chosen(links), trail)
+        chosen = self._chosen(links)
+        failed = self._propagate(domains, chosen, trail, None if links is None else set(chosen))
         return None if failed is not None else domains
 
     def refute(self, links: frozenset[int] | None = None) -> set[int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from doctor.core.matrix import DriverBranch, Matrix, ToolkitRow
@@ -11,7 +11,7 @@ from doctor.core.rows.package import Release
 from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted, Pep440, Scheme, Version, parse
 
-__all__ = ["Universe"]
+__all__ = ["Universe", "minor_of"]
 
 V = TypeVar("V")
 
@@ -84,6 +84,9 @@ class Universe:
             return _ascending(release for branch in self.branches.values() for release in branch.releases)
         if component in _LIKE_CUDA:
             return _ascending(row.cuda for row in self.matrix.edition.toolkits)
+        if component == "cuda-compat":
+            # A compat package is cut from the driver that came with its toolkit.
+            return _ascending(row.driver for row in self.matrix.edition.toolkits if row.driver is not None)
         if component == "compute-capability":
             families = self.matrix.edition.architectures
             return _ascending(Dotted(text) for family in families for text in family.compute_capability)
@@ -108,3 +111,10 @@ class Universe:
 
 def _ascending(versions: Iterable[Version]) -> tuple[Version, ...]:
     return tuple(sorted({version: None for version in versions}, key=lambda version: version.key))
+
+
+@lru_cache(maxsize=2048)
+def minor_of(version: Version) -> tuple[int, int]:
+    """The first two numbers of a dotted version: `(13, 0)` for `13.0.2`."""
+    numbers: tuple[int, ...] = (*getattr(version, "parts", ()), 0, 0)
+    return numbers[0], numbers[1]

@@ -1,0 +1,19 @@
+"""Rows of the matrix as clauses of a model: one file for each kind of relation. Rules here, versions in rows."""
+
+from __future__ import annotations
+
+from doctor.core.relate.driver import relate_driver
+from doctor.core.relate.host import relate_host
+from doctor.core.relate.packages import relate_packages
+from doctor.core.relate.uses import relate_uses
+from doctor.core.solve.model import Model
+
+__all__ = ["relate"]
+
+
+def relate(model: Model) -> None:
+    """Add every relation that the rows state between the model's variables."""
+    relate_packages(model)
+    relate_driver(model)
+    relate_host(model)
+    relate_uses(model)

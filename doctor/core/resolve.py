@@ -1,0 +1,102 @@
+"""The stack for a goal, exactly: the cheapest set of versions that meets every relation, or why there is none."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from doctor.core.goal import DELIVERIES, Delivery, Goal, Policy
+from doctor.core.relate import relate
+from doctor.core.solve.costs import costs
+from doctor.core.solve.explain import minimal
+from doctor.core.solve.frame import ENGINES, Mode, frame, supposed
+from doctor.core.solve.model import Model, Value
+from doctor.core.solve.network import Clause, Network
+from doctor.core.solve.universe import Universe
+from doctor.core.target import Target
+
+__all__ = ["Answer", "Resolution", "ask", "judge_model", "more", "pose"]
+
+Answer = Literal["yes", "no", "unknown"]
+
+#: A container comes last: changing the delivery costs more than any change of the host.
+_FALLBACKS: tuple[Delivery, ...] = ("venv", "container")
+
+
+class Resolution(NamedTuple):
+    """An answer with its model: an assignment for `yes` and `unknown`, a minimal core for `no` and `unknown`."""
+
+    answer: Answer
+    model: Model
+    values: tuple[int, ...] = ()
+    core: tuple[int, ...] = ()
+
+    def value(self, name: str) -> Value | None:
+        """What a component became; None where it is not part of the answer."""
+        if not self.values or name not in self.model:
+            return None
+        return self.model.domain(name)[self.values[self.model.index(name)]]
+
+
+def pose(universe: Universe, target: Target, goal: Goal, *, mode: Mode, delivery: str) -> Model:
+    """A question as a model, with every relation in it."""
+    model = frame(universe, target, goal, mode=mode, delivery=delivery)
+    relate(model)
+    return model
+
+
+def ask(universe: Universe, target: Target, goal: Goal, *, mode: Mode, policy: Policy) -> Resolution:
+    """The answer to a question. In `pick` a container is tried where a virtual environment does not do."""
+    wanted = (goal.delivery,) if goal.delivery in DELIVERIES else _FALLBACKS
+    has_engine = any(name in ENGINES for name in supposed(target, goal))
+    tried = wanted if mode == "pick" and has_engine else wanted[:1]
+    found: list[Resolution] = []
+    for delivery in tried:
+        model = pose(universe, target, goal, mode=mode, delivery=delivery or "venv")
+        found.append(judge_model(model, policy))
+        if found[-1].answer == "yes":
+            return found[-1]
+    return found[0]
+
+
+def judge_model(model: Model, policy: Policy) -> Resolution:
+    """`yes` with the cheapest assignment; else a minimal core, and for `unknown` what is known to hold."""
+    table = costs(model, policy)
+    best = model.network().solve(table)
+    if best is not None:
+        return Resolution("yes", model, tuple(best))
+    hard = model.hard()
+    partly = model.network(hard).solve(table)
+    if partly is None:
+        return Resolution("no", model, core=minimal(model, hard))
+    soft = frozenset(range(len(model.links))) - hard
+    doubts = minimal(model, soft, hard)
+    chain = minimal(model, frozenset((*doubts, *hard)))
+    return Resolution("unknown", model, tuple(partly), chain)
+
+
+def more(first: Resolution, policy: Policy, count: int) -> list[Resolution]:
+    """Other stacks, next best first: each differs from all before in what it is for, or in the driver's branch."""
+    model, found = first.model, [first]
+    table = costs(model, policy)
+    named = [name for name in (*supposed(model.target, model.goal), "driver") if name in model]
+    extra = len(model.links)
+    clauses = list(model.clauses)
+    while len(found) <= count:
+        last = found[-1]
+        clauses.append(
+            Clause(tuple((model.index(n), _others(model, n, last)) for n in dict.fromkeys(named)), extra)
+        )
+        best = Network([len(values) for values in model.values], clauses).solve(table)
+        if best is None:
+            break
+        found.append(Resolution("yes", model, tuple(best)))
+    return found[1:]
+
+
+def _others(model: Model, name: str, last: Resolution) -> int:
+    """Every value that counts as different: another branch for drivers, another version elsewhere."""
+    chosen = last.values[model.index(name)]
+    if name != "driver":
+        return model.full(name) & ~(1 << chosen)
+    branch = getattr(model.domain(name)[chosen], "major", None)
+    return model.where(name, lambda version: getattr(version, "major", None) != branch)
