@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
@@ -25,6 +26,7 @@ def run(options: argparse.Namespace) -> int:
         from doctor.commands import verdict
 
         return verdict.list_checks(options)
+    _refuse_early(options)
     settings = _settings(options)
     check_root_ownership(settings)
     refuse_engine_mix()
@@ -34,6 +36,16 @@ def run(options: argparse.Namespace) -> int:
         from doctor.commands import verdict
 
         return verdict.give(options, settings, live, started)
+
+
+def _refuse_early(options: argparse.Namespace) -> None:
+    """What is wrong with the command line is said before anything is started."""
+    if options.sysroot and not os.path.isdir(options.sysroot):  # noqa: PTH112 - pathlib costs 4 ms here
+        raise UsageError(f"the sysroot `{options.sysroot}` is not a directory")
+    if options.only or options.skip or options.goal != "present":
+        from doctor.commands import verdict
+
+        verdict.refuse_unknown(options)
 
 
 def _collecting(options: argparse.Namespace, settings: Settings) -> AbstractContextManager[Collecting | None]:

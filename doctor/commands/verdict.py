@@ -34,11 +34,6 @@ _UNWRAPPED = 10_000
 def give(options: argparse.Namespace, settings: Settings, live: Collecting | None, started: float) -> int:
     """Judge what `live` collects, or the bundle that the options name; returns the exit code."""
     checks = _chosen(options)
-    if options.goal != PRESENT.text:
-        raise UsageError(
-            f"the goal `{options.goal}` needs the resolver, which this version does not have",
-            hints=("`--goal present` judges what is installed; it is the default",),
-        )
     matrix = load_matrix()
     evidence = live.evidence() if live else _read(options.bundle)
     collected = perf_counter()
@@ -46,7 +41,7 @@ def give(options: argparse.Namespace, settings: Settings, live: Collecting | Non
     read = perf_counter()
     report = judge(host, matrix, checks=checks, tool=f"mopt-doctor {__version__}")
     report = _finish(
-        report,
+        msgspec.structs.replace(report, is_partial=bool(options.only or options.skip)),
         strict=options.strict,
         timings={
             "collect_ms": round((collected - started) * 1000, 1),
@@ -56,6 +51,16 @@ def give(options: argparse.Namespace, settings: Settings, live: Collecting | Non
     )
     _write(_render(report, host, options, settings), options.output)
     return report.exit_code
+
+
+def refuse_unknown(options: argparse.Namespace) -> None:
+    """Raises UsageError on an area, a check or a goal that does not exist."""
+    _chosen(options)
+    if options.goal != PRESENT.text:
+        raise UsageError(
+            f"`check` does not judge for the goal `{options.goal}` yet",
+            hints=("`--goal present` judges what is installed; it is the default",),
+        )
 
 
 def list_checks(options: argparse.Namespace) -> int:

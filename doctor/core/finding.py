@@ -152,5 +152,7 @@ class CheckReport(_Value, frozen=True, kw_only=True):
     """Warnings: never ranked among the causes, and never the reason for a verdict."""
     taken_at: str
     root: bool | None
+    is_partial: bool = False
+    """Whether `--only` or `--skip` left checks out: the verdict is about those that ran."""
     timings: dict[str, float] = {}
     """Milliseconds by stage."""

@@ -55,7 +55,15 @@ def ask(universe: Universe, target: Target, goal: Goal, *, mode: Mode, policy: P
         found.append(judge_model(model, policy))
         if found[-1].answer == "yes":
             return found[-1]
+        if not _brought_along(found[-1]):
+            break
     return found[0]
+
+
+def _brought_along(resolution: Resolution) -> bool:
+    """Whether a container would lift what stands in the way: it brings interpreter and C library."""
+    names = {name for link in resolution.core for name in resolution.model.components_of(link)}
+    return bool(names & {"python", "glibc"})
 
 
 def judge_model(model: Model, policy: Policy) -> Resolution:
@@ -67,11 +75,23 @@ def judge_model(model: Model, policy: Policy) -> Resolution:
     hard = model.hard()
     partly = model.network(hard).solve(table)
     if partly is None:
-        return Resolution("no", model, core=minimal(model, hard))
+        return Resolution("no", model, core=minimal(model, hard, spare=_spare(model)))
     soft = frozenset(range(len(model.links))) - hard
     doubts = minimal(model, soft, hard)
-    chain = minimal(model, frozenset((*doubts, *hard)))
+    chain = minimal(model, hard.union(doubts), spare=_spare(model))
     return Resolution("unknown", model, tuple(partly), chain)
+
+
+def _spare(model: Model) -> tuple[int, ...]:
+    """What is there of packages that the goal does not name: a chain is clearer without it."""
+    wanted = {term.component for term in model.goal.terms}
+    return tuple(
+        number
+        for number, link in enumerate(model.links)
+        if link.kind == "have"
+        and any(model.universe.releases(name) for name in model.components_of(number))
+        and not wanted.intersection(model.components_of(number))
+    )
 
 
 def more(first: Resolution, policy: Policy, count: int) -> list[Resolution]:

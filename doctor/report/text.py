@@ -84,7 +84,10 @@ def _headline(report: CheckReport) -> str:
         return f"{likely}{title}" + (f" (and {counted(more, 'more cause')})" if more else "")
     if report.verdict == "ready":
         warnings = sum(f.status == "warn" for f in report.findings) or len(report.advice)
-        return "the stack matches" + (f", {counted(warnings, 'warning')}" if warnings else "")
+        matches = (
+            "the chosen checks pass; the others did not run" if report.is_partial else "the stack matches"
+        )
+        return matches + (f", {counted(warnings, 'warning')}" if warnings else "")
     wanted: Status = "fail" if report.verdict == "not_ready" else "unknown"
     open_ones = [f for f in report.findings if f.status == wanted]
     open_ones = [f for f in open_ones if f.is_critical] or open_ones

@@ -20,16 +20,29 @@ class Relaxed(NamedTuple):
     mask: int
 
 
-def minimal(model: Model, links: frozenset[int], background: frozenset[int] = frozenset()) -> tuple[int, ...]:
-    """The links that cannot hold together, none of which can be left out; `background` is taken for granted."""
+def minimal(
+    model: Model,
+    links: frozenset[int],
+    background: frozenset[int] = frozenset(),
+    spare: Sequence[int] = (),
+) -> tuple[int, ...]:
+    """The links that cannot hold together, none of which can be left out; `background` is taken for granted.
+
+    `spare` are links that a reader would rather not see: they go first, where others do.
+    """
     network = model.network()
+    links = links - background
+    for link in spare:
+        rest = links - {link}
+        if link in links and network.refute(rest | background) is not None:
+            links = rest
     core = network.refute(links | background)
     if core is None:
         raise ValueError("these links hold together")
     kept = [link for link in sorted(core) if link not in background]
     for link in list(kept):
-        rest = frozenset(other for other in kept if other != link) | background
-        smaller = network.refute(rest)
+        rest = frozenset(other for other in kept if other != link)
+        smaller = network.refute(rest | background)
         if smaller is not None:
             kept = [other for other in kept if other in smaller]
     return tuple(kept)

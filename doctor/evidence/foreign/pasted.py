@@ -89,12 +89,15 @@ def _parts(lines: Iterator[Line]) -> Iterator[tuple[Form, str, list[str]]]:
         other = None if line.is_border else form_of(line.text.lstrip(" "), form)
         if form is not None and (line.is_border or other is not None or not goes_on(form, text)):
             yield form, hint, kept
+            if other is None and not line.is_border:
+                # The same form again, behind a line that did not fit.
+                other = form_of(line.text.lstrip(" "), None)
             form, kept, margin = None, [], 0
         if line.is_border:
             hint = line.command or hint
         elif form is not None:
             kept.append(text)
-        elif (other := other or form_of(line.text.lstrip(" "), None)) is not None:
+        elif other is not None:
             margin = len(line.text) - len(line.text.lstrip(" "))
             form, kept = other, [line.text[margin:]]
     if form is not None:

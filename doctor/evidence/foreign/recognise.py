@@ -88,13 +88,17 @@ _FORMS = (
     ),
     Form("mokutil", r"SecureBoot (?:enabled|disabled)\s*$", argv=("mokutil", "--sb-state"), each=r"(?!)"),
 )
+#: One look for all: most lines of a long paste open nothing.
+_ANY = re.compile("|".join(f"(?:{form.begins.pattern})" for form in _FORMS))
 #: Their lines look like the openings of other forms.
 _GREEDY = ("nvidia-smi -q -x", "nvidia-smi -q")
 
 
 def form_of(text: str, inside: Form | None) -> Form | None:
     """The form that a line opens; None when it opens none, or goes on with the one it stands in."""
-    if not text or (inside is not None and inside.each is not None and inside.each.match(text)):
+    if inside is not None and inside.each is not None and inside.each.match(text):
+        return None
+    if not text or _ANY.match(text) is None:
         return None
     for form in _FORMS:
         if form.begins.match(text):

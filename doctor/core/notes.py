@@ -1,0 +1,135 @@
+"""What is worth knowing beside an answer: rules that stood behind a yes, bulletins, ended branches."""
+
+from __future__ import annotations
+
+from doctor.core.resolve import Resolution
+from doctor.core.solve.costs import advisories_open, is_ended
+from doctor.core.solve.model import ABSENT, Model
+from doctor.core.solve.universe import minor_of
+from doctor.core.stack import Because
+from doctor.core.versions import Dotted, Version
+
+__all__ = ["advice", "notes"]
+
+
+def notes(resolution: Resolution) -> tuple[Because, ...]:
+    """Rules that explain why a `yes` is one: which compatibility carries it, what a number does not mean."""
+    model = resolution.model
+    driver, cuda = _version(resolution, "driver"), _version(resolution, "cuda")
+    found: list[Because | None] = []
+    if driver is not None and cuda is not None:
+        found += _carried(resolution, driver, cuda)
+    if driver is not None and _version(resolution, "cuda-toolkit") is not None:
+        found.append(_rule(model, "cuda-toolkit", "smi-column-is-driver", "cuda-column-of-nvidia-smi"))
+        found.append(_rule(model, "cuda-toolkit", "nvcc-not-driver", "nvcc-ignores-driver"))
+    if driver is not None:
+        found.append(_standing(model, driver))
+    found += _code(resolution)
+    return tuple(note for note in found if note is not None)
+
+
+def _version(resolution: Resolution, name: str) -> Version | None:
+    value = resolution.value(name)
+    return value if isinstance(value, Version) else None
+
+
+def _rule(model: Model, component: str, relation: str, rule_id: str) -> Because | None:
+    row = model.universe.matrix.rule(rule_id)
+    if row is None:
+        return None
+    return Because(
+        component=component,
+        relation=relation,
+        text=row.fact,
+        kind="note",
+        source=row.source,
+        confidence=row.confidence,
+    )
+
+
+def _carried(resolution: Resolution, driver: Version, cuda: Version) -> list[Because | None]:
+    """Backward, minor-version or forward compatibility."""
+    model = resolution.model
+    branch = model.universe.branches.get(minor_of(driver)[0])
+    ceiling = branch.cuda_version if branch else None
+    compat = resolution.value("cuda-compat")
+    if compat not in (None, ABSENT) and ceiling is not None and minor_of(ceiling)[0] < minor_of(cuda)[0]:
+        return [
+            _rule(model, "cuda-compat", "forward-compat", "fwd-compat"),
+            _rule(model, "cuda-compat", "forward-compat-device", "fwd-compat"),
+            _rule(model, "cuda-compat", "toolkit-compat-libs", "fwd-compat-containers"),
+        ]
+    if ceiling is None:
+        return []
+    if minor_of(ceiling) >= minor_of(cuda):
+        return [_rule(model, "cuda", "backward-compat", "backward-compat")]
+    if minor_of(ceiling)[0] == minor_of(cuda)[0]:
+        return [
+            _rule(model, "cuda", "minor-compat", "floor-not-exact"),
+            _rule(model, "cuda", "ptx-jit-limit", "mvc"),
+        ]
+    return []
+
+
+def _standing(model: Model, driver: Version) -> Because | None:
+    """That a driver has support and no open bulletin."""
+    branch = model.universe.branches.get(minor_of(driver)[0])
+    if branch is None or is_ended(model, "driver", driver) or advisories_open(model, "driver", driver):
+        return None
+    ends = f" until {branch.ends}" if branch.ends else ""
+    return Because(
+        component="driver",
+        relation="driver-branch-supported",
+        text=f"{branch.branch} is supported{ends}, and {driver} has no open bulletin",
+        kind="note",
+        source=branch.source,
+        confidence=branch.confidence,
+    )
+
+
+def _code(resolution: Resolution) -> list[Because | None]:
+    """Where a wheel's code for one capability serves another of the same major."""
+    model = resolution.model
+    found: list[Because | None] = []
+    for name in ("vllm", "torch"):
+        value = resolution.value(name)
+        row = next((r for r in model.universe.releases(name) if r.version == value), None)
+        if row is None or not row.compute_capability:
+            continue
+        for kind, _card, _capability in model.gpus:
+            own = kind.compute_capability
+            if own and own not in row.compute_capability:
+                major, minor = minor_of(Dotted(own))
+                below = [c for c in map(Dotted, row.compute_capability) if minor_of(c)[0] == major]
+                serving = [c for c in below if minor_of(c)[1] <= minor]
+                if serving:
+                    text = f"code for {serving[-1]} in {name} {value} runs on {own}: same major, minor not below"
+                    found.append(
+                        Because(
+                            component=name,
+                            relation="sass-same-major",
+                            text=text,
+                            kind="note",
+                            source=row.source,
+                        )
+                    )
+    return found
+
+
+def advice(resolution: Resolution) -> tuple[str, ...]:
+    """Bulletins and ended branches: worth a change, and no reason for a no."""
+    model = resolution.model
+    found = []
+    for name in ("driver", "container-toolkit"):
+        value = resolution.value(name)
+        if not isinstance(value, Version):
+            raw = model.target.version(name)
+            value = model.universe.version(name, raw) if raw else None
+        if value is None or name not in model:
+            continue
+        bulletins = advisories_open(model, name, value)
+        if bulletins:
+            found.append(f"{name} {value} has open bulletins: {', '.join(bulletins)}")
+        if is_ended(model, name, value):
+            found.append(f"{name} {value} is of a branch without support")
+    return tuple(found)

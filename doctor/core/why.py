@@ -1,0 +1,301 @@
+"""Why a stack is what it is, or is none: chains, hints that change one thing, what comes nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from doctor.core.goal import Goal
+from doctor.core.notes import advice, notes
+from doctor.core.resolve import Resolution, ask
+from doctor.core.solve.costs import change_cost, costs, present
+from doctor.core.solve.explain import Relaxed, relaxed, sentence, spec_of
+from doctor.core.solve.frame import ENGINES, lead
+from doctor.core.solve.model import ABSENT, OTHER, Model
+from doctor.core.solve.network import bits
+from doctor.core.solve.universe import Universe
+from doctor.core.stack import Because, Change, Hint, WhyReport
+from doctor.core.target import Target
+from doctor.core.versions import Version
+
+__all__ = ["changes_of", "components_of", "conflict", "find_hints", "nearest", "reasons", "why"]
+
+_HINTS_MAX = 3
+_EXIT = {"yes": 0, "no": 1, "unknown": 3}
+#: What belongs to the machine, and is changed last of all.
+_MACHINE = ("gpu", "compute-capability", "os", "kernel", "glibc", "secure-boot", "vgpu-host")
+#: Variables that are facts or wishes, not parts of a stack.
+_NO_PART = ("gpu", "compute-capability", "use=", "flag:", "metric:", "route:", "variable:", "program:")
+
+
+def why(universe: Universe, target: Target, goal: Goal, *, question: str) -> WhyReport:
+    """Whether a combination holds as it stands, why, and what would change the answer."""
+    resolution = ask(universe, target, goal, mode="why", policy="repair")
+    is_yes = resolution.answer == "yes"
+    return WhyReport(
+        matrix_edition=universe.matrix.edition.name,
+        question=question,
+        compatible=resolution.answer,
+        exit_code=_EXIT[resolution.answer],
+        target=target,
+        because=(*reasons(resolution), *notes(resolution)) if is_yes else conflict(resolution),
+        hints=() if is_yes else find_hints(resolution),
+        nearest="" if is_yes else nearest(resolution),
+        components=components_of(resolution),
+        advice=advice(resolution),
+    )
+
+
+# --- chains ---------------------------------------------------------------------------------------
+
+
+def conflict(resolution: Resolution) -> tuple[Because, ...]:
+    """The minimal chain: what was given first, then the relations that it runs into."""
+    model = resolution.model
+    given = frozenset(n for n, link in enumerate(model.links) if link.kind != "relation")
+    in_core = given.intersection(resolution.core)
+    domains = model.network().domains(in_core)
+    ordered = sorted(resolution.core, key=lambda n: (model.links[n].kind == "relation", n))
+    return tuple(_because(model, number, domains) for number in ordered)
+
+
+def reasons(resolution: Resolution) -> tuple[Because, ...]:
+    """For a stack: each given and each relation whose subject is in it."""
+    model, values = resolution.model, resolution.values
+    chosen = [1 << value for value in values]
+    found = []
+    for number, link in enumerate(model.links):
+        if link.subject and not link.subject_mask & chosen[model.index(link.subject)]:
+            continue
+        if link.relation.startswith("have:") and link.says.endswith("is not installed"):
+            continue
+        found.append(_because(model, number, chosen))
+    return tuple(dict.fromkeys(found))
+
+
+def _because(model: Model, number: int, domains: Sequence[int] | None) -> Because:
+    link = model.links[number]
+    return Because(
+        component=model.components_of(number)[-1],
+        relation=link.relation,
+        text=sentence(model, number, domains),
+        kind=link.kind,
+        source=link.source,
+        confidence=link.confidence,
+        is_known=not link.is_soft,
+    )
+
+
+# --- the stack ------------------------------------------------------------------------------------
+
+
+def components_of(resolution: Resolution) -> dict[str, str]:
+    """One version for each component; none of a release that has no row, nor of what follows from it."""
+    model = resolution.model
+    if not resolution.values:
+        return {}
+    unknown_release = any(
+        model.links[n].relation in ("nearest-known-row", "no-such-release")
+        and model.universe.releases(model.links[n].subject)
+        for n in resolution.core
+    )
+    given = {name for n, link in enumerate(model.links) if link.kind != "relation" for name in model.components_of(n)}
+    found = {}
+    for name in model.names:
+        value = resolution.value(name)
+        if name.startswith(_NO_PART) or value is ABSENT or value is OTHER:
+            continue
+        if unknown_release and name not in given:
+            continue
+        found[name] = str(value)
+    return found
+
+
+def changes_of(resolution: Resolution) -> tuple[Change, ...]:
+    """What of a host becomes another than it is, and what is added to it."""
+    model = resolution.model
+    found = []
+    for name, after in components_of(resolution).items():
+        before = present(model, name)
+        value = resolution.value(name)
+        row = change_cost(model, name, value) if value is not None else None
+        if row is not None and before:
+            found.append(
+                Change(
+                    component=name,
+                    before=before,
+                    after=after,
+                    minutes=row.minutes,
+                    needs_reboot=row.needs_reboot,
+                )
+            )
+    return tuple(found)
+
+
+# --- hints ----------------------------------------------------------------------------------------
+
+
+def find_hints(resolution: Resolution) -> tuple[Hint, ...]:
+    """At most three changes, each of which alone would make it true; the least one first."""
+    model = resolution.model
+    found = _instead(model, resolution.core)
+    against = model.hard() if resolution.answer == "no" else frozenset(range(len(model.links)))
+    single = relaxed(model, resolution.core, against)
+    found += _apart(model, resolution.core, single)
+    table = costs(model, "repair")
+    for one in sorted(single, key=lambda r: _rank(model, r)):
+        hint = _hint(model, one, against, table)
+        if hint is not None:
+            found.append(hint)
+    if not single and resolution.answer == "no":
+        found += _together(model)
+    return tuple(found[:_HINTS_MAX])
+
+
+def _rank(model: Model, one: Relaxed) -> tuple[int, int, str]:
+    is_machine = one.component.startswith(_MACHINE)
+    is_goal = any(term.component == one.component for term in model.goal.terms)
+    has_it = bool(present(model, one.component)) or one.component == "cuda-toolkit"
+    return (2 if is_machine else 1 if is_goal and not has_it else 0, not has_it, one.component)
+
+
+def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[int]]) -> Hint | None:
+    name = one.component
+    if name.startswith(("use=", "flag:", "metric:", "route:", "variable:", "program:")):
+        return None
+    rest = against - one.dropped
+    if name.startswith(_MACHINE):
+        return _machine_hint(model, one, rest)
+    best = model.network(rest).solve(table)
+    if best is None:
+        return None
+    after = str(model.domain(name)[best[model.index(name)]])
+    spec = spec_of(model, name, one.mask)
+    before = present(model, name)
+    changes = changes_of(Resolution("yes", model, tuple(best)))
+    own = Change(component=name, before=before, after=after, spec=spec)
+    changes = (own, *(change for change in changes if change.component != name))
+    return Hint(text=_change_text(model, own), changes=changes)
+
+
+def _change_text(model: Model, change: Change) -> str:
+    name, spec = change.component, change.spec
+    words = _spoken(spec)
+    if change.after == ABSENT:
+        return f"remove {name}"
+    if any(link.kind == "hold" and link.relation == f"hold:{name}" for link in model.links):
+        return f"leave to change {name} from {change.before} to {words}; {change.after} would be taken"
+    if change.before:
+        best = "" if spec == f"=={change.after}" else f"; {change.after} would be taken"
+        return f"{name} from {change.before} to {words}{best}"
+    asked = [term.text for term in model.goal.terms if term.component == name]
+    best = "" if spec == f"=={change.after}" else f"; {change.after} would be taken"
+    return f"{name} {words}{' in place of ' + asked[0] if asked and name != 'cuda-toolkit' else ''}{best}"
+
+
+def _spoken(spec: str) -> str:
+    if spec.startswith("=="):
+        return spec[2:]
+    if "," in spec:
+        low, high = spec.split(",", 1)
+        return f"{low[2:]} to {high.removeprefix('<=')}"
+    if spec.startswith(">="):
+        return f"{spec[2:]} or newer"
+    if spec.startswith("<="):
+        return f"{spec[2:]} or older"
+    return "any version" if spec == "*" else spec.replace("|", ", ")
+
+
+def _machine_hint(model: Model, one: Relaxed, rest: frozenset[int]) -> Hint | None:
+    name = one.component
+    if name.startswith("gpu"):
+        number = name.removeprefix("gpu")
+        kind = next(kind for kind, card, _capability in model.gpus if card == name)
+        if kind.maker == "other":
+            return Hint(text="an NVIDIA GPU")
+        capability = f"compute-capability{number}"
+        domains = model.network().domains(rest)
+        spec = spec_of(model, capability, domains[model.index(capability)]) if domains else "*"
+        if spec in ("*", ""):
+            return Hint(text="another GPU")
+        change = Change(component="compute-capability", before=kind.compute_capability, after="", spec=spec)
+        return Hint(text=f"a GPU of compute capability {_spoken(spec)}", changes=(change,))
+    words = {"glibc": "a newer system, or a container image with its own C library"}
+    return Hint(text=words.get(name, f"another {name}"))
+
+
+def _instead(model: Model, core: Sequence[int]) -> list[Hint]:
+    """What rows offer in place of what is not there: a flag's successor, whose driver is somebody else's."""
+    found = []
+    for number in core:
+        link = model.links[number]
+        if link.relation == "name-in-release" and link.nearest:
+            found.append(Hint(text=f"{link.nearest} in its place"))
+        for owner in model.universe.matrix.edition.owners:
+            if owner.id == link.relation:
+                found.append(Hint(text=owner.instead))
+        if link.relation == "precision-cc" and not link.is_soft:
+            rule = model.universe.matrix.rule("fp8-weight-only")
+            if rule is not None and any(use == "fp8" for use in model.goal.uses):
+                found.append(Hint(text=f"weights only: {rule.fact}"))
+    return found
+
+
+def _apart(model: Model, core: Sequence[int], single: Sequence[Relaxed]) -> list[Hint]:
+    """Two engines that do not fit into one environment, each of which would fit alone."""
+    given = {
+        name
+        for number in core
+        if model.links[number].kind in ("goal", "have")
+        for name in model.components_of(number)
+        if name in ENGINES and name != "torch"
+    }
+    alone = [one.component for one in single if one.component in given]
+    if len(given) < 2 or len(alone) < 2:
+        return []
+    names = " and ".join(sorted(given))
+    return [Hint(text=f"an environment of its own for each engine: {names} do not share one")]
+
+
+def _together(model: Model) -> list[Hint]:
+    """Where no single change does: the cheapest set of changes."""
+    if model.goal.terms or model.goal.uses:
+        import msgspec
+
+        target = msgspec.structs.replace(model.target, hold=())
+        best = ask(model.universe, target, model.goal, mode="pick", policy="repair")
+        changes = changes_of(best)
+        if best.answer == "yes" and changes:
+            words = ", ".join(f"{c.component} to {c.after}" for c in changes)
+            return [Hint(text=f"several at once: {words}", changes=changes)]
+    return []
+
+
+# --- nearest --------------------------------------------------------------------------------------
+
+
+def nearest(resolution: Resolution) -> str:
+    """The row that comes nearest: the version next to the asked one that fits, or what an unknown names."""
+    model = resolution.model
+    named = [model.links[n].nearest for n in resolution.core if model.links[n].nearest]
+    if resolution.answer == "unknown":
+        return "; ".join(dict.fromkeys(named))
+    wanted = lead(model.target, model.goal) or next((term.component for term in model.goal.terms), "")
+    if wanted not in model:
+        return "; ".join(dict.fromkeys(named))
+    for one in relaxed(model, resolution.core, model.hard()):
+        if one.component == wanted:
+            return _next_to(model, one)
+    return "; ".join(dict.fromkeys(named))
+
+
+def _next_to(model: Model, one: Relaxed) -> str:
+    variable = model.index(one.component)
+    asked = model.network().domains(one.dropped)
+    fits = [p for p in bits(one.mask) if isinstance(model.domain(one.component)[p], Version)]
+    if asked is None or not fits:
+        return ""
+    targets = bits(asked[variable])
+    best = min(fits, key=lambda position: (min(abs(position - other) for other in targets), -position))
+    return f"{one.component} {model.domain(one.component)[best]}"
+
+
