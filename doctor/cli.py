@@ -229,9 +229,42 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     show.add_argument("kind", nargs="?", help="gpu, driver, cuda, vllm, torch, os, kernel, flag, metric, …")
     show.add_argument("query", nargs="?", default="", help="H200, 580.126.20, 0.33.0, --swap-space, …")
     show.add_argument("--json", action="store_true", help="rows as JSON")
+    _add_pick(inner)
+    _add_why(inner)
     validate = _command(inner, "validate", "check the matrix source, all faults at once", "matrix:validate")
     validate.add_argument("directory", nargs="?", metavar="DIR", help="a matrices folder (the installed one)")
     validate.add_argument("--stats", action="store_true", help="count rows")
+
+
+def _add_target(one: argparse.ArgumentParser) -> None:
+    """A machine that need not be there; without any of these it is this host."""
+    one.add_argument("--from", dest="bundle", metavar="FILE", help="a bundle of `collect`: that host")
+    one.add_argument("--gpu", action="append", default=[], metavar="NAME", help="H200, 10de:2335, B200x8")
+    one.add_argument("--os", metavar="NAME", help="ubuntu-24.04, rocky-9, …")
+    one.add_argument("--kernel", metavar="RELEASE", help="6.8")
+    one.add_argument("--python", metavar="VERSION", help="the interpreter that is there")
+    one.add_argument("--arch", choices=("x86_64", "aarch64"), help="the processor (x86_64, or the GPU's)")
+    one.add_argument(
+        "--have", action="append", default=[], metavar="NAME==VERSION", help="what is installed (repeatable)"
+    )
+    one.add_argument(
+        "--hold", action="append", default=[], metavar="NAME", help="what must stay as it is (repeatable)"
+    )
+    one.add_argument("--goal", action="append", default=[], metavar="GOAL", help="vllm==0.33.0,use=fp8, …")
+    one.add_argument("--json", action="store_true", help="the answer as JSON")
+
+
+def _add_pick(inner: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(inner, "pick", "choose a stack for a goal, and say why", "matrix_pick:run")
+    _add_target(one)
+    one.add_argument("--alternatives", type=int, default=0, metavar="N", help="so many other stacks, too (0)")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the stack to FILE, as JSON")
+
+
+def _add_why(inner: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(inner, "why", "explain why a combination holds, or does not", "matrix_why:run")
+    one.add_argument("spec", nargs="*", metavar="SPEC", help="driver==570.133.20 vllm==0.33.0, flag:NAME, …")
+    _add_target(one)
 
 
 def _add_config(commands: _Commands) -> None:  # type: ignore[valid-type]

@@ -103,7 +103,9 @@ def _code(resolution: Resolution) -> list[Because | None]:
                 below = [c for c in map(Dotted, row.compute_capability) if minor_of(c)[0] == major]
                 serving = [c for c in below if minor_of(c)[1] <= minor]
                 if serving:
-                    text = f"code for {serving[-1]} in {name} {value} runs on {own}: same major, minor not below"
+                    text = (
+                        f"code for {serving[-1]} in {name} {value} runs on {own}: same major, minor not below"
+                    )
                     found.append(
                         Because(
                             component=name,

@@ -8,7 +8,16 @@ import msgspec
 
 from doctor.core.target import Target
 
-__all__ = ["STACK_SCHEMA", "WHY_SCHEMA", "Because", "Change", "Hint", "OtherStack", "StackReport", "WhyReport"]
+__all__ = [
+    "STACK_SCHEMA",
+    "WHY_SCHEMA",
+    "Because",
+    "Change",
+    "Hint",
+    "OtherStack",
+    "StackReport",
+    "WhyReport",
+]
 
 STACK_SCHEMA = "mopt.stack/1"
 WHY_SCHEMA = "mopt.why/1"
@@ -54,6 +63,8 @@ class Hint(_Value, frozen=True, kw_only=True):
 
     text: str
     changes: tuple[Change, ...] = ()
+    components: dict[str, str] = msgspec.field(default_factory=dict)
+    """The stack that it would lead to."""
 
 
 class OtherStack(_Value, frozen=True, kw_only=True):

@@ -17,7 +17,17 @@ from doctor.core.stack import Because, Change, Hint, WhyReport
 from doctor.core.target import Target
 from doctor.core.versions import Version
 
-__all__ = ["changes_of", "components_of", "conflict", "find_hints", "nearest", "reasons", "why"]
+__all__ = [
+    "also_of",
+    "changes_of",
+    "components_of",
+    "conflict",
+    "find_hints",
+    "keeps_of",
+    "nearest",
+    "reasons",
+    "why",
+]
 
 _HINTS_MAX = 3
 _EXIT = {"yes": 0, "no": 1, "unknown": 3}
@@ -98,7 +108,12 @@ def components_of(resolution: Resolution) -> dict[str, str]:
         and model.universe.releases(model.links[n].subject)
         for n in resolution.core
     )
-    given = {name for n, link in enumerate(model.links) if link.kind != "relation" for name in model.components_of(n)}
+    given = {
+        name
+        for n, link in enumerate(model.links)
+        if link.kind != "relation"
+        for name in model.components_of(n)
+    }
     found = {}
     for name in model.names:
         value = resolution.value(name)
@@ -129,6 +144,30 @@ def changes_of(resolution: Resolution) -> tuple[Change, ...]:
                 )
             )
     return tuple(found)
+
+
+def keeps_of(resolution: Resolution) -> tuple[str, ...]:
+    """What is there and stays."""
+    model = resolution.model
+    if not resolution.values:
+        return ()
+    changed = {change.component for change in changes_of(resolution)}
+    there = [name for name in model.names if present(model, name) and name not in changed]
+    facts = [name for name in ("os", "kernel", "glibc") if name in model and name not in there]
+    return (*facts, *there)
+
+
+def also_of(resolution: Resolution) -> dict[str, str]:
+    """Sets that packages outside the model have to lie in: the stack's releases ask for them."""
+    model = resolution.model
+    found: dict[str, list[str]] = {}
+    for name in components_of(resolution):
+        value = resolution.value(name)
+        row = next((r for r in model.universe.releases(name) if r.version == value), None)
+        for other, spec in row.requires.items() if row else ():
+            if other not in model:
+                found.setdefault(other, []).append(spec)
+    return {name: ",".join(dict.fromkeys(specs)) for name, specs in sorted(found.items())}
 
 
 # --- hints ----------------------------------------------------------------------------------------
@@ -171,10 +210,10 @@ def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[
     after = str(model.domain(name)[best[model.index(name)]])
     spec = spec_of(model, name, one.mask)
     before = present(model, name)
-    changes = changes_of(Resolution("yes", model, tuple(best)))
+    then = Resolution("yes", model, tuple(best))
     own = Change(component=name, before=before, after=after, spec=spec)
-    changes = (own, *(change for change in changes if change.component != name))
-    return Hint(text=_change_text(model, own), changes=changes)
+    changes = (own, *(change for change in changes_of(then) if change.component != name))
+    return Hint(text=_change_text(model, own), changes=changes, components=components_of(then))
 
 
 def _change_text(model: Model, change: Change) -> str:
@@ -266,7 +305,9 @@ def _together(model: Model) -> list[Hint]:
         changes = changes_of(best)
         if best.answer == "yes" and changes:
             words = ", ".join(f"{c.component} to {c.after}" for c in changes)
-            return [Hint(text=f"several at once: {words}", changes=changes)]
+            return [
+                Hint(text=f"several at once: {words}", changes=changes, components=components_of(best))
+            ]
     return []
 
 
@@ -297,5 +338,3 @@ def _next_to(model: Model, one: Relaxed) -> str:
     targets = bits(asked[variable])
     best = min(fits, key=lambda position: (min(abs(position - other) for other in targets), -position))
     return f"{one.component} {model.domain(one.component)[best]}"
-
-

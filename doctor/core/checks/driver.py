@@ -339,7 +339,8 @@ def install_source(case: Case) -> Iterator[Outcome]:
             why=("a runfile or hand-made installation beside packages: updates change half of it",),
         )
     elif stray and libraries:
-        yield passed("no package: files put in place by hand or by the image", why=(f"e.g. `{stray[0]}`",))
+        why = (f"no package owns `{stray[0]}`: put there by hand, by a runfile or with the image",)
+        yield passed("driver files without a package", why=why)
     else:
         yield passed(f"packages such as `{mine[0]}`" if mine else "")
 

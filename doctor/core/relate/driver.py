@@ -120,9 +120,7 @@ def _needs_fabric_manager(model: Model, kind: GpuKind, card: str) -> None:
     there = model.full("fabric-manager") & ~model.absent("fabric-manager")
     says = f"({kind.count} of them, joined by NVSwitch) needs the fabric manager in the driver's version"
     rows = (rule,) if rule else ()
-    model.relate(
-        "fabric-manager-same-version", (card, 1), says, ("fabric-manager", there), rows=rows
-    )
+    model.relate("fabric-manager-same-version", (card, 1), says, ("fabric-manager", there), rows=rows)
 
 
 # --- CUDA targets by GPU --------------------------------------------------------------------------
@@ -202,5 +200,3 @@ def _since(row: KernelRow) -> str:
 def _text(build: KernelBuild) -> str:
     patched = f" (patched by {build.patched_by})" if build.patched_by else ""
     return f"R{build.branch} from {build.since}{patched}"
-
-

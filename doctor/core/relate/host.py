@@ -68,7 +68,9 @@ def _guest(model: Model, owner: DriverOwner) -> None:
         return
     if not host:
         says = f": {owner.fact}"
-        model.relate(owner.id, ("gpu", 1), says, rows=(owner,), is_soft=True, nearest="; ".join(owner.nearest))
+        model.relate(
+            owner.id, ("gpu", 1), says, rows=(owner,), is_soft=True, nearest="; ".join(owner.nearest)
+        )
         return
     branch = minor_of(model.universe.version("vgpu-host", host))[0]
     same = model.where("driver", lambda version: minor_of(version)[0] == branch)

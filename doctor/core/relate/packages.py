@@ -121,11 +121,11 @@ def _processors(model: Model, component: str) -> None:
 
 def floor_literals(model: Model, floor: Version) -> list[tuple[str, int]]:
     """What lifts a driver floor: the driver, or compat libraries of that version where the GPUs take them."""
-    literals = []
-    if "driver" in model:
-        literals.append(("driver", model.where("driver", lambda version: version >= floor)))
+    if "driver" not in model:
+        return []
+    literals = [("driver", model.where("driver", lambda version: version >= floor))]
     if "cuda-compat" in model and takes_compat(model):
-        literals.append(("cuda-compat", model.where("cuda-compat", lambda version: version >= floor)))
+        literals.insert(0, ("cuda-compat", model.where("cuda-compat", lambda version: version >= floor)))
     return literals
 
 
@@ -152,7 +152,9 @@ def _built_with(model: Model, component: str) -> None:
         if is_lead:
             whole = len(cuda.parts) == 1
             same = model.where("cuda", lambda v, c=cuda, w=whole: _same_cuda(v, c, is_major=w))  # type: ignore[misc]
-            model.relate("built-with-cuda", subject, f"is built with CUDA {cuda}", ("cuda", same), rows=rows[:1])
+            model.relate(
+                "built-with-cuda", subject, f"is built with CUDA {cuda}", ("cuda", same), rows=rows[:1]
+            )
 
 
 def _same_cuda(version: Version, cuda: Dotted, *, is_major: bool) -> bool:
@@ -185,13 +187,16 @@ def _variant_floor(model: Model, variant: str, major: int) -> None:
         model.relate(f"driver-floor-cuda{major}", subject, says, *literals, rows=(floor,))
     if "cuda" in model and lead(model.target, model.goal) == "tensorrt":
         same = model.where("cuda", lambda v: minor_of(v)[0] == major)
-        model.relate("tensorrt-cuda-variant", subject, f"is a CUDA {major} build", ("cuda", same), rows=(floor,))
+        model.relate(
+            "tensorrt-cuda-variant", subject, f"is a CUDA {major} build", ("cuda", same), rows=(floor,)
+        )
 
 
 def _cuda_floor(model: Model) -> None:
     """The floor of a program's CUDA, whatever the program."""
-    if "cuda" not in model:
-        return
+    named = {term.component for term in (*model.goal.terms, *model.target.have)}
+    if "cuda" not in model or (lead(model.target, model.goal) and "cuda" not in named):
+        return  # the floor of the release that it was built for says it
     majors = {minor_of(v)[0] for v in model.domain("cuda") if isinstance(v, Version)}
     for major in sorted(majors):
         floor = _floor_of(model, major)

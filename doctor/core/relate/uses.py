@@ -198,5 +198,7 @@ def _near_names(model: Model, engine: str, named: NamedThing) -> str:
     from difflib import get_close_matches  # 2 ms, where a name is not known only
 
     names = {row.name for row in model.universe.matrix.edition.names if row.component == engine}
-    names |= {f for row in model.universe.matrix.edition.commands if row.component == engine for f in row.flags}
+    names |= {
+        f for row in model.universe.matrix.edition.commands if row.component == engine for f in row.flags
+    }
     return ", ".join(get_close_matches(named.name, sorted(names), n=2, cutoff=0.5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from doctor.core.solve.frame import lead
 from doctor.core.solve.model import Link, Model, Value
 from doctor.core.solve.network import Clause, Network, bits
 from doctor.core.versions import Version
@@ -91,31 +92,33 @@ def relaxed(model: Model, core: Sequence[int], against: frozenset[int]) -> list[
     `against` are the links that have to hold.
     """
     found = []
-    for component, dropped in _held(model, core).items():
-        rest = against - dropped
-        network = model.network()
-        if network.refute(rest) is not None:
-            continue
-        mask = admissible(model, component, rest)
-        if mask:
-            found.append(Relaxed(component, dropped, mask))
-    return found
-
-
-def _held(model: Model, core: Sequence[int]) -> dict[str, frozenset[int]]:
-    """What holds components of the core: by component, every given about it (not only those in the core)."""
     names: dict[str, None] = {}
     for number in core:
         if model.links[number].kind != "relation":
             names.update(dict.fromkeys(model.components_of(number)[:1]))
-    return {
-        name: frozenset(
-            number
-            for number, link in enumerate(model.links)
-            if link.kind != "relation" and name in model.components_of(number)
-        )
-        for name in names
-    }
+    network = model.network()
+    for component in names:
+        for dropped in _held(model, component):
+            if network.refute(against - dropped) is not None:
+                continue
+            mask = admissible(model, component, against - dropped)
+            if mask:
+                found.append(Relaxed(component, dropped, mask))
+                break
+    return found
+
+
+def _held(model: Model, component: str) -> list[frozenset[int]]:
+    """The givens that hold a component: what is there, and then what the goal says of it as well."""
+    also = ("cuda",) if component == lead(model.target, model.goal) else ()
+    given, goal = set[int](), set[int]()
+    for number, link in enumerate(model.links):
+        if link.kind == "relation":
+            continue
+        names = model.components_of(number)
+        if component in names or (link.kind == "have" and any(name in names for name in also)):
+            (goal if link.kind == "goal" else given).add(number)
+    return [frozenset(group) for group in (given, given | goal) if group]
 
 
 def admissible(model: Model, component: str, links: frozenset[int]) -> int:

@@ -362,6 +362,8 @@ def _place(known: tuple[Version, ...], value: Version) -> int:
 def _is_known(model: Model, component: str, value: Version) -> bool:
     """Whether rows say enough about a version: a driver needs a branch only, a kernel nothing here."""
     universe = model.universe
+    if universe.releases(component):
+        return any(row.version == value for row in universe.releases(component))
     if value in universe.known(component) or universe.scheme(component) == "name":
         return True
     if component in _OF_DRIVER:
@@ -370,4 +372,4 @@ def _is_known(model: Model, component: str, value: Version) -> bool:
         return newest is not None and value <= newest
     if component in ("cuda", "cuda-toolkit"):
         return any(minor_of(value) == minor_of(other) for other in universe.known(component))
-    return not universe.releases(component) and component not in ("container-toolkit", "dcgm")
+    return component not in ("container-toolkit", "dcgm")

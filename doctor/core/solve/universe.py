@@ -99,7 +99,14 @@ class Universe:
             tools = [
                 tool.version for tool in self.matrix.edition.tools if tool.component == "container-toolkit"
             ]
-        return _ascending(tools) if tools else tuple(row.version for row in self.releases(component))
+        return _ascending(tools) if tools else self._released(component)
+
+    def _released(self, component: str) -> tuple[Version, ...]:
+        """Releases, after the lines that came before the first of them: `8.6` of TensorRT."""
+        rows = tuple(row.version for row in self.releases(component))
+        lines = [row.versions for row in self.matrix.edition.hardware if row.component == component]
+        first = (bound for line in lines for bound in self.set_of(component, line).bounds[:1])
+        return (*_ascending(line for line in first if rows and line < rows[0]), *rows)
 
     def _pythons(self) -> tuple[Version, ...]:
         """Every minor that a wheel was compiled for or a system brings."""

@@ -1,0 +1,94 @@
+"""`matrix pick`: the stack for a goal on this host, on a saved one, or on a machine that is only named."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from doctor.commands.ask import goal_of, target_of_options, write
+from doctor.core.goal import Goal, Policy
+from doctor.core.notes import advice, notes
+from doctor.core.resolve import Resolution, ask, more
+from doctor.core.solve.universe import Universe
+from doctor.core.stack import OtherStack, StackReport
+from doctor.core.target import Target
+from doctor.core.why import (
+    also_of,
+    changes_of,
+    components_of,
+    conflict,
+    find_hints,
+    keeps_of,
+    nearest,
+    reasons,
+)
+from doctor.edition.load import load_matrix
+from doctor.errors import UsageError
+
+__all__ = ["pick", "run"]
+
+_EXIT = {"yes": 0, "no": 1, "unknown": 3}
+_ALTERNATIVES_MAX = 20
+
+
+def run(options: argparse.Namespace) -> int:
+    """Pick a stack: 0 with one, 1 for a conflict, 3 where the matrix cannot tell."""
+    universe = Universe(load_matrix())
+    target, goal = target_of_options(options, universe.matrix), goal_of(options)
+    if not 0 <= options.alternatives <= _ALTERNATIVES_MAX:
+        raise UsageError(f"`--alternatives` takes 0 to {_ALTERNATIVES_MAX}")
+    report = pick(universe, target, goal, alternatives=options.alternatives)
+    if options.json or options.output:
+        from doctor.report.machine import to_json
+
+        write(to_json(report), options.output)
+    if not options.json:
+        from doctor.report.stack_text import render_stack
+
+        write(render_stack(report).encode(), None)
+    return report.exit_code
+
+
+def pick(universe: Universe, target: Target, goal: Goal, *, alternatives: int = 0) -> StackReport:
+    """The document of a question."""
+    policy: Policy = goal.policy or "repair"
+    resolution = ask(universe, target, goal, mode="pick", policy=policy)
+    is_yes = resolution.answer == "yes"
+    return StackReport(
+        matrix_edition=universe.matrix.edition.name,
+        goal=goal.text,
+        policy=policy,
+        compatible=resolution.answer,
+        exit_code=_EXIT[resolution.answer],
+        target=target,
+        delivery=resolution.model.delivery,
+        components=components_of(resolution),
+        also=also_of(resolution),
+        changes=changes_of(resolution),
+        keeps=keeps_of(resolution),
+        because=(*reasons(resolution), *notes(resolution)) if is_yes else (),
+        conflict=() if is_yes else conflict(resolution),
+        hints=() if is_yes else find_hints(resolution),
+        nearest="" if is_yes else nearest(resolution),
+        advice=advice(resolution),
+        alternatives=tuple(_other(one, policy) for one in more(resolution, policy, alternatives))
+        if is_yes
+        else (),
+        other_policy=_of_other_policy(universe, resolution, goal) if is_yes else None,
+    )
+
+
+def _other(resolution: Resolution, policy: Policy) -> OtherStack:
+    return OtherStack(policy=policy, components=components_of(resolution), changes=changes_of(resolution))
+
+
+def _of_other_policy(universe: Universe, first: Resolution, goal: Goal) -> OtherStack | None:
+    """The stack of the policy that was not asked for, where it differs."""
+    if goal.policy is not None:
+        return None
+    wanted = msgspec.structs.replace(goal, delivery=first.model.delivery)
+    other = ask(universe, first.model.target, wanted, mode="pick", policy="harden")
+    if other.answer != "yes" or components_of(other) == components_of(first):
+        return None
+    return _other(other, "harden")

@@ -1,0 +1,137 @@
+"""The answers of `matrix pick` and `matrix why` as text of 80 columns: the answer first, then the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from textwrap import wrap
+
+from doctor.core.stack import Because, Change, Hint, OtherStack, StackReport, WhyReport
+from doctor.core.target import Target
+from doctor.report.escape import escape_line
+
+__all__ = ["render_stack", "render_why"]
+
+_WIDTH = 80
+_WORDS = {"yes": "YES", "no": "NO", "unknown": "NOT KNOWN"}
+_DELIVERIES = {
+    "venv": "a virtual environment",
+    "container": "a container",
+    "system": "the system's own interpreter",
+}
+
+
+def render_stack(report: StackReport) -> str:
+    """The stack, what changes, and why each part is what it is; or the conflict."""
+    lines = [*_para(f"{report.goal} on {_machine(report.target)}")]
+    lines += [f"{_WORDS[report.compatible]} (matrix {report.matrix_edition}, policy {report.policy})", ""]
+    if report.conflict:
+        word = "cannot hold together" if report.compatible == "no" else "what is not known"
+        lines += [f"{word}:", *_chain(report.conflict), ""]
+    if report.components:
+        head = "stack" if report.compatible == "yes" else "known so far"
+        lines += [f"{head}, in {_DELIVERIES[report.delivery]}:", *_stack(report), ""]
+    lines += _changes(report.changes, report.keeps)
+    lines += _hints(report.hints, report.nearest)
+    lines += [line for text in report.advice for line in _para(f"note: {text}")]
+    for other in (*report.alternatives, *((report.other_policy,) if report.other_policy else ())):
+        lines += _other(report, other)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_why(report: WhyReport) -> str:
+    """Yes, no or not known; the chain; hints."""
+    lines = [*_para(f"{report.question} on {_machine(report.target)}")]
+    lines += [f"{_WORDS[report.compatible]} (matrix {report.matrix_edition})", ""]
+    shown = _telling(report.because) if report.compatible == "yes" else report.because
+    if shown:
+        lines += ["because:", *_chain(shown), ""]
+    lines += _hints(report.hints, report.nearest)
+    lines += [line for text in report.advice for line in _para(f"note: {text}")]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _machine(target: Target) -> str:
+    gpus = [f"{kind.count} x {kind.name}" if kind.count > 1 else kind.name for kind in target.gpus]
+    kernel = f"kernel {target.kernel}" if target.kernel else ""
+    parts = [*gpus, target.os, kernel]
+    return ", ".join(part for part in parts if part) or "any machine"
+
+
+def _para(text: str, first: str = "", rest: str = "") -> list[str]:
+    return wrap(
+        escape_line(text),
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest or first,
+        break_on_hyphens=False,
+    )
+
+
+def _chain(links: Iterable[Because]) -> list[str]:
+    lines = []
+    for link in links:
+        doubt = "" if link.is_known else " [not known]"
+        lines += _para(f"{link.text}{doubt}", "  - ", "    ")
+        if link.source:
+            lines += _para(f"{link.relation}: {'; '.join(link.source)}", "      ")
+    return lines
+
+
+def _telling(links: Sequence[Because]) -> list[Because]:
+    """Of a yes: the relations and notes, not what was given."""
+    return [link for link in links if link.kind in ("relation", "note")]
+
+
+def _stack(report: StackReport) -> list[str]:
+    lines = []
+    width = max(map(len, report.components))
+    for name, version in report.components.items():
+        texts = [link.text for link in report.because if link.component == name and link.kind != "fact"]
+        why = f"  {'; '.join(dict.fromkeys(texts))}" if texts else ""
+        indent = " " * (width + 18)
+        head = f"  {name:<{width}}  {version:<13}"
+        lines += wrap(
+            escape_line(why) or " ",
+            _WIDTH,
+            initial_indent=head,
+            subsequent_indent=indent,
+            break_on_hyphens=False,
+        ) or [head.rstrip()]
+    if report.also:
+        lines += _para("also: " + ", ".join(f"{name} {spec}" for name, spec in report.also.items()), "  ")
+    return [line.rstrip() for line in lines]
+
+
+def _changes(changes: Sequence[Change], keeps: Sequence[str]) -> list[str]:
+    lines = []
+    if changes:
+        lines.append("changes:")
+        for change in changes:
+            reboot = ", reboot" if change.needs_reboot else ""
+            cost = f" (about {change.minutes} min{reboot})" if change.minutes else ""
+            lines.append(f"  {change.component}: {change.before} -> {change.after}{cost}")
+        lines.append("")
+    if keeps:
+        lines += [*_para(f"stays: {', '.join(keeps)}", "", "  "), ""]
+    return lines
+
+
+def _hints(hints: Sequence[Hint], nearest: str) -> list[str]:
+    lines = []
+    if hints:
+        lines.append("one of these would make it true:")
+        for hint in hints:
+            lines += _para(hint.text, "  - ", "    ")
+    if nearest:
+        lines += _para(f"nearest: {nearest}", "", "  ")
+    return [*lines, ""] if lines else []
+
+
+def _other(report: StackReport, other: OtherStack) -> list[str]:
+    differing = {
+        name: version for name, version in other.components.items() if report.components.get(name) != version
+    }
+    word = f"policy {other.policy}" if other.policy != report.policy else "another"
+    return _para(
+        f"{word}: " + ", ".join(f"{name} {version}" for name, version in differing.items()), "", "  "
+    )
