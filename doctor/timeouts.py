@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "BUNDLE_MEMBERS_MAX",
     "BUNDLE_MEMBER_BYTES_MAX",
+    "BUNDLE_SCOPES_MAX",
     "BUNDLE_UNPACKED_BYTES_MAX",
     "COLLECT_BUDGET_S",
     "COLLECT_GRACE_S",
@@ -26,6 +27,9 @@ COLLECT_GRACE_S = 0.8
 BUNDLE_MEMBERS_MAX = 20_000
 BUNDLE_MEMBER_BYTES_MAX = 64 * 1024 * 1024
 BUNDLE_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
+
+#: Each scope is read and judged by itself, at 3 to 10 ms; a busy node runs some tens of containers.
+BUNDLE_SCOPES_MAX = 100
 
 #: The largest matrix file has 120 kB, 22,000 values and 4 levels; a hostile overlay must not cost more
 #: than a moment.

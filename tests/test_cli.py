@@ -22,8 +22,9 @@ import doctor
 from doctor import __version__, cli, config
 from doctor.core.checks import CHECKS
 from doctor.core.finding import AREAS
-from doctor.core.judge import judge
+from doctor.core.judge import judge_scopes
 from doctor.errors import EXIT_CODES, ConfigError, MatrixError
+from tests.report import values
 
 HOSTS = Path(__file__).parent / "hosts"
 SICK = str(HOSTS / "snap-open-1")
@@ -138,7 +139,7 @@ def test_a_bug_is_seventy_and_one_line(run, monkeypatch) -> None:
     def broken(_host: object, *_: object, **__: object) -> None:
         raise ZeroDivisionError("by \x1b[31mnothing")
 
-    monkeypatch.setattr("doctor.commands.verdict.judge", broken)
+    monkeypatch.setattr("doctor.commands.verdict.judge_scopes", broken)
     code, out, err = run("check", "--from", SICK)
     assert (code, out) == (70, "")
     assert err.startswith(f"mopt-doctor: a bug in mopt-doctor {__version__}: ZeroDivisionError: by ")
@@ -266,18 +267,53 @@ def test_output_does_not_follow_a_link(run, tmp_path: Path) -> None:
 
 def test_strict_makes_a_warning_count(run, monkeypatch) -> None:
     def with_a_warning(*arguments, **options):
-        report = judge(*arguments, **options)
+        report = judge_scopes(*arguments, **options)
         first, *rest = report.findings
         return msgspec.structs.replace(
             report, findings=(msgspec.structs.replace(first, status="warn"), *rest)
         )
 
     assert document(run, "--from", WELL, "--strict")["verdict"] == "ready"
-    monkeypatch.setattr("doctor.commands.verdict.judge", with_a_warning)
+    monkeypatch.setattr("doctor.commands.verdict.judge_scopes", with_a_warning)
     relaxed, strict = document(run, "--from", WELL), document(run, "--from", WELL, "--strict")
     assert (relaxed["verdict"], strict["verdict"]) == ("ready", "not_ready")
     assert strict["scopes"] == [{"scope": "host", "verdict": "not_ready"}]
     assert document(run, "--from", UNTOLD, "--strict")["verdict"] == "unknown"
+
+
+def test_a_host_and_its_container_are_judged_side_by_side(run) -> None:
+    bundle = str(HOSTS / "snap-open-5")
+    answer = document(run, "--from", bundle)
+    assert [(s["scope"].split(":")[0], s["verdict"]) for s in answer["scopes"]] == [
+        ("host", "ready"),
+        ("container", "not_ready"),
+    ]
+    code, out, _ = run("check", "-q", "--from", bundle)
+    assert (code, out.startswith("NOT READY: in container:")) == (1, True)
+    # Under --strict a warning counts in its own scope, and nothing else turns.
+    assert document(run, "--from", bundle, "--strict")["scopes"] == answer["scopes"]
+
+
+def test_strict_turns_only_the_scope_that_warns() -> None:
+    from doctor.commands.verdict import _finish
+    from doctor.core.finding import ScopeVerdict
+
+    both = tuple(ScopeVerdict(scope=scope, verdict="ready") for scope in ("host", "container:x"))
+    warning = values.finding("gpu.ecc", "warn", "no remapped rows", scope="container:x")
+    report = msgspec.structs.replace(values.HEALTHY, scopes=both, findings=(warning,))
+    strict = _finish(report, strict=True, timings={})
+    assert (strict.verdict, [s.verdict for s in strict.scopes]) == ("not_ready", ["ready", "not_ready"])
+    assert _finish(report, strict=False, timings={}).scopes == both
+
+
+def test_a_paste_is_ready_as_far_as_it_goes(run) -> None:
+    paste = str(HOSTS.parent / "data" / "foreign" / "collect-env-vllm.txt")
+    code, out, _ = run("check", "--from", paste, "-v")
+    assert code == 0
+    assert out.startswith("READY as far as the evidence goes: cuInit was not asked\n")
+    assert "\nnot judged\n  venv:unnamed: Python 3.12.3, glibc 2.39, torch 2.9.1+cu129 (CUDA 12.9)" in out
+    answer = document(run, "--from", paste)
+    assert (answer["verdict"], answer["scopes"]) == ("ready", [{"scope": "host", "verdict": "ready"}])
 
 
 # --- the terminal ---------------------------------------------------------------------------------

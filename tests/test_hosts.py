@@ -10,14 +10,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from doctor.core.evidence import Evidence, Item
+from doctor.core.evidence import Evidence, Item, ItemStatus
 from doctor.core.finding import CheckReport, Verdict
 from doctor.core.host import Host, known
-from doctor.core.judge import EXIT_OF, judge
+from doctor.core.judge import EXIT_OF, judge, judge_scopes
 from doctor.edition.load import load_matrix
 from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.redact import redact
-from doctor.facts.read import read_host
+from doctor.facts.read import read_host, read_scopes
 from doctor.report.text import render_check
 
 #: What one child of the collector, one tool or one missing privilege can take away together.
@@ -55,6 +55,8 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     must_not_report: tuple[str, ...]
     advice: tuple[str, ...]
     must_say: tuple[str, ...]
+    scopes: dict[str, Verdict] = {}
+    """Of each scope that is judged; left out where the host is the only one."""
 
 
 @cache
@@ -68,13 +70,17 @@ def evidence(name: str) -> Evidence:
 
 
 @cache
+def scopes(name: str) -> tuple[Host, ...]:
+    return read_scopes(evidence(name))
+
+
 def host(name: str) -> Host:
-    return read_host(evidence(name))
+    return scopes(name)[0]
 
 
 @cache
 def report(name: str) -> CheckReport:
-    return judge(host(name), load_matrix(), tool="mopt-doctor test")
+    return judge_scopes(scopes(name), load_matrix(), tool="mopt-doctor test")
 
 
 def reported(answer: CheckReport) -> set[str]:
@@ -100,6 +106,20 @@ def test_verdict_and_exit_code(name: str) -> None:
     ]
     assert (got.verdict, got.exit_code) == (want.verdict, want.exit_code), wrong
     assert EXIT_OF[got.verdict] == got.exit_code
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_scope_has_its_verdict(name: str) -> None:
+    want = expected(name).scopes or {"host": expected(name).verdict}
+    assert {s.scope: s.verdict for s in report(name).scopes} == want
+    broken = {scope for scope, verdict in want.items() if verdict != "ready"}
+    assert {c.scope for c in report(name).causes} == broken
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not expected(n).scopes])
+def test_a_host_alone_is_judged_as_ever(name: str) -> None:
+    assert scopes(name) == (read_host(evidence(name)),)
+    assert judge(host(name), load_matrix(), tool="mopt-doctor test") == report(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,23 +190,25 @@ def test_a_saved_host_gets_the_same_verdict(name: str) -> None:
     """Facts written down and read again judge as the evidence did."""
     from doctor.report.machine import from_json, to_json
 
-    saved = from_json(to_json(host(name)))
-    assert isinstance(saved, Host)
-    again = judge(saved, load_matrix(), tool="mopt-doctor test")
+    saved = [one for one in (from_json(to_json(h)) for h in scopes(name)) if isinstance(one, Host)]
+    again = judge_scopes(saved, load_matrix(), tool="mopt-doctor test")
     assert (again.verdict, again.causes) == (report(name).verdict, report(name).causes)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_redacted_and_packed_bundle_gets_the_same_answer(name: str, tmp_path: Path) -> None:
     write_bundle(redact(evidence(name)), tmp_path / "host.tar.gz")
-    again = judge(read_host(read_bundle(tmp_path / "host.tar.gz")), load_matrix(), tool="mopt-doctor test")
+    hosts = read_scopes(read_bundle(tmp_path / "host.tar.gz"))
+    again = judge_scopes(hosts, load_matrix(), tool="mopt-doctor test")
     assert gist(again) == gist(report(name))
 
 
 def gist(answer: CheckReport) -> tuple[object, ...]:
-    """What redaction must leave as it is."""
-    findings = [(f.id, f.subject, f.status) for f in answer.findings]
-    return answer.verdict, [(c.id, c.refined_by, c.is_certain) for c in answer.causes], findings
+    """What redaction must leave as it is. A container is named after its host name: its place counts."""
+    places = {s.scope: place for place, s in enumerate(answer.scopes)}
+    findings = [(f.id, places[f.scope], f.subject, f.status) for f in answer.findings]
+    causes = [(c.id, places[c.scope], c.refined_by, c.is_certain) for c in answer.causes]
+    return [s.verdict for s in answer.scopes], answer.verdict, causes, findings
 
 
 @pytest.mark.slow
@@ -197,7 +219,8 @@ def test_less_evidence_claims_no_more(lost: str, how: str) -> None:
     wrong = []
     for name in NAMES:
         want = expected(name)
-        got = judge(read_host(without(evidence(name), WITNESSES[lost], how)), load_matrix(), tool="test")
+        less = read_scopes(without(evidence(name), WITNESSES[lost], how))
+        got = judge_scopes(less, load_matrix(), tool="test")
         ids = {i for c in got.causes for i in (c.id, *c.refined_by)}
         # Evidence that never asked for cuInit (foreign reports) may miss what it alone shows.
         is_excused = (lost, how) == ("cuInit", "not asked")
@@ -215,9 +238,8 @@ def without(whole: Evidence, prefixes: tuple[str, ...], how: str) -> Evidence:
         if not item.key.startswith(prefixes):
             items.append(item)
         elif how != "not asked":
-            items.append(
-                Item(key=item.key, status="timeout" if how == "timeout" else "denied", argv=item.argv)
-            )
+            status: ItemStatus = "timeout" if how == "timeout" else "denied"
+            items.append(Item(key=item.key, status=status, scope=item.scope, argv=item.argv))
     meta = msgspec.structs.replace(whole.meta, items=tuple(items))
     return Evidence(meta, whole.blobs, hand_made=whole.hand_made)
 
@@ -230,9 +252,18 @@ def test_nvml_and_nvidia_smi_agree_on_the_real_node() -> None:
     assert smi is not None
     assert (nvml.driver_version, nvml.cuda_driver_version) == (smi.driver_version, smi.cuda_driver_version)
     # Used memory: NVML's first call counts what the driver reserves, nvidia-smi lists that apart.
-    moving = {"power_w", "clock_sm_mhz", "memory_used_bytes", "temperature_c", "temperature_margin_c", "errors"}
+    moving = {
+        "power_w",
+        "clock_sm_mhz",
+        "memory_used_bytes",
+        "temperature_c",
+        "temperature_margin_c",
+        "errors",
+    }
     (one,), (other,) = nvml.gpus, smi.gpus
-    both = {f: (getattr(one, f), getattr(other, f)) for f in one.__struct_fields__ if f not in moving}
+    both = {
+        f: (getattr(one, f), getattr(other, f)) for f in one.__struct_fields__ if f not in moving | {"errors"}
+    }
     told = {field: pair for field, pair in both.items() if None not in pair}
     assert {field: pair for field, pair in told.items() if pair[0] != pair[1]} == {}
     assert len(told) >= 35

@@ -17,15 +17,18 @@ from doctor.errors import ConfigError, UsageError
 __all__ = ["goal_of", "target_of_options", "write"]
 
 
-def target_of_options(options: argparse.Namespace, matrix: Matrix, named: Sequence[Term] = ()) -> Target:
-    """The machine that the options name; without any, this host, or the one of `--from`."""
-    names_one = bool(options.gpu or options.os or options.kernel or options.have or options.python or named)
-    if options.bundle and (options.gpu or options.os or options.kernel or options.python):
+def target_of_options(options: argparse.Namespace, matrix: Matrix, *, is_asked: bool = False) -> Target:
+    """The machine that the options name; the one of `--from`; or, where neither is named, this host.
+
+    `is_asked` says that the question stands by itself: no machine at all is a machine of any kind.
+    """
+    named = bool(options.gpu or options.os or options.kernel or options.python or options.arch)
+    if options.bundle and named:
         raise UsageError(
             "`--from` and options such as `--gpu` name two machines",
             hints=("`--have` and `--hold` go with `--from`",),
         )
-    if options.bundle or not names_one:
+    if options.bundle or not (named or options.have or is_asked):
         return _of_host(options, matrix)
     have = [parse_term(text) for text in options.have]
     return make_target(
@@ -62,16 +65,13 @@ def _of_host(options: argparse.Namespace, matrix: Matrix) -> Target:
     return msgspec.structs.replace(target, have=tuple(also.values()))
 
 
-def goal_of(options: argparse.Namespace, named: Sequence[Term] = ()) -> Goal:
-    """The goal of `--goal`, with the terms that were given as arguments."""
-    goal = parse_goal(",".join(options.goal)) if options.goal else PRESENT
+def goal_of(texts: Sequence[str], named: Sequence[Term] = ()) -> Goal:
+    """The goal of these texts together, with the terms that were given as arguments of their own."""
+    goal = parse_goal(",".join(texts)) if texts else PRESENT
     if not named:
         return goal
-    terms = (*goal.terms, *named)
-    text = ",".join(
-        part for part in (goal.text if goal is not PRESENT else "", *(term.text for term in named)) if part
-    )
-    return msgspec.structs.replace(goal, text=text, terms=terms)
+    parts = (*([] if goal is PRESENT else [goal.text]), *(term.text for term in named))
+    return msgspec.structs.replace(goal, text=",".join(parts), terms=(*goal.terms, *named))
 
 
 def write(data: bytes, path: str | None) -> None:

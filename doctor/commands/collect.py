@@ -34,10 +34,11 @@ def run(options: argparse.Namespace) -> int:
 
         evidence = redact(evidence)
     if options.facts:
-        from doctor.facts.read import read_host
+        from doctor.facts.read import read_scopes
         from doctor.report.machine import to_json
 
-        sys.stdout.buffer.write(to_json(read_host(evidence)))
+        # A document each scope: a collection of this host has the one.
+        sys.stdout.buffer.write(b"".join(to_json(host) for host in read_scopes(evidence)))
     if options.output:
         from doctor.evidence.bundle import write_bundle
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
 from doctor.commands.ask import goal_of, target_of_options, write
 from doctor.core.goal import Goal, Policy
 from doctor.core.notes import advice, notes
-from doctor.core.resolve import Resolution, ask, more
+from doctor.core.resolve import Resolution, ask, judge_model, more
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import OtherStack, StackReport
 from doctor.core.target import Target
@@ -35,7 +33,7 @@ _ALTERNATIVES_MAX = 20
 def run(options: argparse.Namespace) -> int:
     """Pick a stack: 0 with one, 1 for a conflict, 3 where the matrix cannot tell."""
     universe = Universe(load_matrix())
-    target, goal = target_of_options(options, universe.matrix), goal_of(options)
+    target, goal = target_of_options(options, universe.matrix), goal_of(options.goal)
     if not 0 <= options.alternatives <= _ALTERNATIVES_MAX:
         raise UsageError(f"`--alternatives` takes 0 to {_ALTERNATIVES_MAX}")
     report = pick(universe, target, goal, alternatives=options.alternatives)
@@ -75,7 +73,7 @@ def pick(universe: Universe, target: Target, goal: Goal, *, alternatives: int = 
         alternatives=tuple(_other(one, policy) for one in more(resolution, policy, alternatives))
         if is_yes
         else (),
-        other_policy=_of_other_policy(universe, resolution, goal) if is_yes else None,
+        other_policy=_of_other_policy(resolution) if is_yes else None,
     )
 
 
@@ -83,12 +81,11 @@ def _other(resolution: Resolution, policy: Policy) -> OtherStack:
     return OtherStack(policy=policy, components=components_of(resolution), changes=changes_of(resolution))
 
 
-def _of_other_policy(universe: Universe, first: Resolution, goal: Goal) -> OtherStack | None:
+def _of_other_policy(first: Resolution) -> OtherStack | None:
     """The stack of the policy that was not asked for, where it differs."""
-    if goal.policy is not None:
+    if first.model.goal.policy is not None:
         return None
-    wanted = msgspec.structs.replace(goal, delivery=first.model.delivery)
-    other = ask(universe, first.model.target, wanted, mode="pick", policy="harden")
+    other = judge_model(first.model, "harden")
     if other.answer != "yes" or components_of(other) == components_of(first):
         return None
     return _other(other, "harden")

@@ -7,28 +7,17 @@ import argparse
 from doctor.commands.ask import goal_of, target_of_options, write
 from doctor.core.goal import parse_term
 from doctor.core.solve.universe import Universe
+from doctor.core.stack import WhyReport
 from doctor.core.why import why
 from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
 
-__all__ = ["run"]
+__all__ = ["explain", "run"]
 
 
 def run(options: argparse.Namespace) -> int:
     """Explain a combination: 0 yes, 1 no, 3 unknown."""
-    named = tuple(parse_term(text) for text in options.spec if ":" not in text)
-    things = [text for text in options.spec if ":" in text]
-    if things:
-        options.goal = [*options.goal, *things]
-    goal = goal_of(options, named)
-    universe = Universe(load_matrix())
-    target = target_of_options(options, universe.matrix, (*named, *goal.terms))
-    if not (goal.terms or goal.uses or goal.names or target.have):
-        raise UsageError(
-            "`matrix why` wants a combination", hints=("for example `driver==570.133.20 vllm==0.33.0`",)
-        )
-    question = " ".join((*options.spec, *options.goal, *(f"--have {text}" for text in options.have)))
-    report = why(universe, target, goal, question=question)
+    report = explain(Universe(load_matrix()), options)
     if options.json:
         from doctor.report.machine import to_json
 
@@ -38,3 +27,17 @@ def run(options: argparse.Namespace) -> int:
 
         write(render_why(report).encode(), None)
     return report.exit_code
+
+
+def explain(universe: Universe, options: argparse.Namespace) -> WhyReport:
+    """The document of a question. Raises `UsageError` where nothing is asked."""
+    named = tuple(parse_term(text) for text in options.spec if ":" not in text)
+    things = [text for text in options.spec if ":" in text]
+    goal = goal_of([*options.goal, *things], named)
+    target = target_of_options(options, universe.matrix, is_asked=bool(goal.terms or goal.uses or goal.names))
+    if not (goal.terms or goal.uses or goal.names or target.have):
+        raise UsageError(
+            "`matrix why` wants a combination", hints=("for example `driver==570.133.20 vllm==0.33.0`",)
+        )
+    question = " ".join((*options.spec, *options.goal, *(f"--have {text}" for text in options.have)))
+    return why(universe, target, goal, question=question)

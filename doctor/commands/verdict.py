@@ -18,11 +18,11 @@ from doctor.core.evidence import Evidence
 from doctor.core.finding import AREAS, CheckReport
 from doctor.core.goal import PRESENT
 from doctor.core.host import Host
-from doctor.core.judge import judge, selected
+from doctor.core.judge import judge_scopes, selected
 from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
 from doctor.evidence.live import Collecting
-from doctor.facts.read import read_host
+from doctor.facts.read import read_scopes
 
 __all__ = ["give", "list_checks"]
 
@@ -37,9 +37,9 @@ def give(options: argparse.Namespace, settings: Settings, live: Collecting | Non
     matrix = load_matrix()
     evidence = live.evidence() if live else _read(options.bundle)
     collected = perf_counter()
-    host = read_host(evidence)
+    hosts = read_scopes(evidence)
     read = perf_counter()
-    report = judge(host, matrix, checks=checks, tool=f"mopt-doctor {__version__}")
+    report = judge_scopes(hosts, matrix, checks=checks, tool=f"mopt-doctor {__version__}")
     report = _finish(
         msgspec.structs.replace(report, is_partial=bool(options.only or options.skip)),
         strict=options.strict,
@@ -49,7 +49,7 @@ def give(options: argparse.Namespace, settings: Settings, live: Collecting | Non
             "judge_ms": round((perf_counter() - read) * 1000, 1),
         },
     )
-    _write(_render(report, host, options, settings), options.output)
+    _write(_render(report, hosts, options, settings), options.output)
     return report.exit_code
 
 
@@ -95,15 +95,20 @@ def _chosen(options: argparse.Namespace) -> tuple[Check, ...]:
 
 
 def _finish(report: CheckReport, *, strict: bool, timings: dict[str, float]) -> CheckReport:
-    """The report with its timings; under --strict a warning makes a ready host not ready."""
+    """The report with its timings; under --strict a warning makes a ready scope not ready."""
     report = msgspec.structs.replace(report, timings=timings)
-    if strict and report.verdict == "ready" and any(f.status == "warn" for f in report.findings):
-        scopes = tuple(msgspec.structs.replace(s, verdict="not_ready") for s in report.scopes)
+    warned = {f.scope for f in report.findings if f.status == "warn"}
+    if strict and report.verdict == "ready" and warned:
+        scopes = tuple(
+            msgspec.structs.replace(s, verdict="not_ready") if s.scope in warned else s for s in report.scopes
+        )
         return msgspec.structs.replace(report, verdict="not_ready", exit_code=1, scopes=scopes)
     return report
 
 
-def _render(report: CheckReport, host: Host, options: argparse.Namespace, settings: Settings) -> bytes:
+def _render(
+    report: CheckReport, hosts: Sequence[Host], options: argparse.Namespace, settings: Settings
+) -> bytes:
     if options.json or options.format == "json":
         from doctor.report.machine import to_json
 
@@ -116,7 +121,8 @@ def _render(report: CheckReport, host: Host, options: argparse.Namespace, settin
         colour=settings.colour,
         ascii_only=settings.ascii_only,
         verbose=options.verbose,
-        host=host,
+        host=hosts[0],
+        others=hosts[1:],
     )
     return (text.split("\n", 1)[0].rstrip() + "\n" if options.quiet else text).encode()
 

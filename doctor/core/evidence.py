@@ -21,6 +21,7 @@ __all__ = [
     "Meta",
     "Reading",
     "command_name",
+    "scope_suffix",
 ]
 
 EVIDENCE_SCHEMA = "mopt.evidence/1"
@@ -36,6 +37,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`file:/path`, `command:NAME`, `stat:/path`, `env:NAME`, or a witness (`nvml`, `cuinit`, …)."""
     status: ItemStatus
     scope: str = "host"
+    """Which side was asked: `host`, `container:ID` or `venv:PATH`. No part of the key."""
     path: str | None = None
     """Where the bytes lie in the bundle, e.g. `files/proc/modules`; absent when there are none."""
     argv: tuple[str, ...] = ()
@@ -114,7 +116,15 @@ def command_name(argv: tuple[str, ...], scope: str = "host") -> str:
     """
     words = [argv[0].rsplit("/", 1)[-1], *(w.lstrip("-") for w in argv[1:])]
     name = _UNSAFE.sub("_", "-".join(w for w in words if w))[:180]
-    return name if scope == "host" else f"{name}@{_UNSAFE.sub('_', scope)}"
+    return name + scope_suffix(scope)
+
+
+def scope_suffix(scope: str) -> str:
+    """What a scope adds to the names of its bytes: `@container:ID`; nothing for the host.
+
+    A path's slashes become `_`: two environments may share a suffix, which only their paths tell apart.
+    """
+    return "" if scope == "host" else f"@{_UNSAFE.sub('_', scope)}"
 
 
 class Evidence:
@@ -131,6 +141,19 @@ class Evidence:
         self.blobs = blobs
         self.hand_made = hand_made
         self._index = {(item.key, item.scope): item for item in meta.items}
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that have items, `host` first, the others by name."""
+        return tuple(sorted({item.scope for item in self.meta.items}, key=lambda s: (s != "host", s)))
+
+    def only(self, scope: str) -> Evidence:
+        """One scope's items as if nothing else had been asked: they answer in the default scope."""
+        if self.scopes in ((scope,), ()) and scope == "host":
+            return self
+        items = tuple(_unscoped(item) for item in self.meta.items if item.scope == scope)
+        meta = msgspec.structs.replace(self.meta, items=items)
+        return Evidence(meta, self.blobs, hand_made=self.hand_made)
 
     def item(self, key: str, scope: str = "host") -> Item | None:
         """The item with this key in this scope; None when it was not asked for."""
@@ -153,7 +176,7 @@ class Evidence:
         for found in self.meta.items:
             if found.scope == scope and found.argv and _same_command(found.argv, argv):
                 return self.read(found.key, scope)
-        return self.read(f"command:{command_name(argv, scope)}", scope)
+        return self.read(f"command:{command_name(argv)}", scope)
 
     def commands(self, tool: str, scope: str = "host") -> Iterator[Reading]:
         """All runs of one tool, in the order they were asked for."""
@@ -166,11 +189,19 @@ class Evidence:
         path = reading.item.path if reading.item else None
         return self.blobs.get(f"{path}.err", b"").decode("utf-8", "replace") if path else ""
 
-    def below(self, prefix: str, kind: Literal["file", "stat"] = "file") -> Iterator[Item]:
-        """Items of one kind whose path starts with `prefix`, in path order."""
+    def below(
+        self, prefix: str, kind: Literal["file", "stat"] = "file", scope: str = "host"
+    ) -> Iterator[Item]:
+        """Items of one kind in one scope whose path starts with `prefix`, in path order."""
         start = f"{kind}:{prefix}"
-        for key in sorted(k for k in self._index if k[0].startswith(start)):
+        for key in sorted(k for k in self._index if k[1] == scope and k[0].startswith(start)):
             yield self._index[key]
+
+
+def _unscoped(item: Item) -> Item:
+    """The item in the default scope; a key that repeats its scope as file names do loses it."""
+    key = item.key.removesuffix(scope_suffix(item.scope)) if item.scope != "host" else item.key
+    return msgspec.structs.replace(item, key=key, scope="host")
 
 
 def _tool(argv: tuple[str, ...]) -> str:

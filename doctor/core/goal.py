@@ -16,6 +16,7 @@ from doctor.errors import UsageError
 
 __all__ = [
     "DELIVERIES",
+    "NAMED",
     "POLICIES",
     "PRESENT",
     "USES",
@@ -37,7 +38,8 @@ POLICIES: tuple[Policy, ...] = ("repair", "harden")
 DELIVERIES: tuple[Delivery, ...] = ("venv", "container", "system")
 USES: tuple[Use, ...] = ("fp8", "int8", "kv-fp8", "nvcc", "engine-build", "driver")
 
-_NAMED = ("flag", "metric", "route", "variable", "program", "field", "path")
+#: Kinds of names that a goal can ask about.
+NAMED = ("flag", "metric", "route", "variable", "program", "field", "path")
 _TERM = pattern(r"([a-z][a-z0-9-]*)\s*((?:~=|==|!=|<=|>=|<|>).*)", re.DOTALL)
 _CONTINUES = pattern(r"\s*(~=|==|!=|<=|>=|<|>)")
 
@@ -91,7 +93,7 @@ def parse_goal(text: str) -> Goal:
         head, separator, tail = part.partition("=")
         if separator and not tail.startswith("=") and head in ("use", "delivery", "policy"):
             _word(head, tail.strip(), found, single)
-        elif part.partition(":")[0] in _NAMED:
+        elif part.partition(":")[0] in NAMED:
             kind, _colon, name = part.partition(":")
             found["names"].append(NamedThing(kind=kind, name=_filled(name, part)))
         else:

@@ -24,6 +24,7 @@ __all__ = [
     "DeviceNode",
     "DkmsBuild",
     "Driver",
+    "Environment",
     "Fact",
     "Flavour",
     "Gpu",
@@ -43,6 +44,7 @@ __all__ = [
     "PackageChange",
     "Packages",
     "PciDevice",
+    "PlatformName",
     "Resources",
     "StuckItem",
     "System",
@@ -172,10 +174,16 @@ class Unit(_Value, frozen=True, kw_only=True):
     result: str = ""
 
 
+PlatformName = Literal["jetson", "dgx_os", ""]
+
+
 class System(_Value, frozen=True, kw_only=True):
     """Operating system, place and resources."""
 
     os: Fact[Os] = NOT_COLLECTED
+    platform: Fact[PlatformName] = NOT_COLLECTED
+    """`jetson`: the GPU is part of the chip, not on PCI, and the driver comes with JetPack. `dgx_os`:
+    NVIDIA's own image of a distribution. Empty when both were looked for and neither is there."""
     architecture: Fact[str] = NOT_COLLECTED
     """`x86_64` or `aarch64`, from `uname`."""
     virtualisation: Fact[Virtualisation] = NOT_COLLECTED
@@ -266,6 +274,7 @@ MessageKind = Literal[
     "legacy_gpu",
     "init_failed",
     "fallen_off_bus",
+    "firmware_missing",
     "gsp",
     "bar",
     "probe_failed",
@@ -288,6 +297,8 @@ class KernelMessage(_Value, frozen=True, kw_only=True):
     text: str
     gpu: str = ""
     """PCI address `0000:41:00.0` the message names, normalised; empty when it names none."""
+    device_id: str = ""
+    """`10de:1db5`, where the message gives the id of the GPU that it is about."""
     seconds: float | None = None
     """Since boot, where the line carries it."""
 
@@ -361,6 +372,8 @@ class PciDevice(_Value, frozen=True, kw_only=True):
     is_responding: bool | None = None
     """False when its config space reads all ones (`rev ff`): the device is gone from the bus."""
     power_state: str = ""
+    is_virtual_function: bool | None = None
+    """True for an SR-IOV slice of another function (vGPU, MIG-backed), which is no card; None: not read."""
 
     @property
     def is_gpu(self) -> bool:
@@ -456,7 +469,9 @@ class GpuReport(_Value, frozen=True, kw_only=True):
     """The highest CUDA the driver API speaks: `13.0`. Nothing about an installed toolkit."""
     gpus: tuple[Gpu, ...] = ()
     device_errors: tuple[str, ...] = ()
-    """GPUs that could not be opened: `index 1: GPU is lost`."""
+    """GPUs that could not be opened or read: `0000:ca:00.0: GPU is lost`, else `index 1: GPU is lost`."""
+    is_complete: bool = True
+    """False when the listing was cut or filtered: a GPU that it lacks may well be there."""
 
 
 # --- driver ---------------------------------------------------------------------------------------
@@ -496,6 +511,9 @@ class Driver(_Value, frozen=True, kw_only=True):
     nvml: Fact[GpuReport] = NOT_COLLECTED
     smi: Fact[GpuReport] = NOT_COLLECTED
     device_nodes: Fact[tuple[DeviceNode, ...]] = NOT_COLLECTED
+    container_root: Fact[str] = NOT_COLLECTED
+    """The root of a driver container that holds a libcuda (`/run/nvidia/driver`): the GPU Operator
+    manages the driver there. `not_installed` when there is none."""
 
 
 class Toolkit(_Value, frozen=True, kw_only=True):
@@ -577,6 +595,31 @@ class Packages(_Value, frozen=True, kw_only=True):
     reboot_required: Fact[bool] = NOT_COLLECTED
 
 
+# --- Python environments --------------------------------------------------------------------------
+
+
+class Environment(_Value, frozen=True, kw_only=True):
+    """A Python environment as `collect_env` describes it from inside. Empty, None: it did not say."""
+
+    python: Dotted | None = None
+    """The interpreter: `3.12.3`."""
+    glibc: Dotted | None = None
+    """The C library the interpreter runs on: inside a container, the image's."""
+    torch: str = ""
+    """As the package names itself: `2.9.1+cu129`."""
+    torch_cuda: Dotted | None = None
+    """The CUDA that torch was built with; None for a build without CUDA, too."""
+    vllm: str = ""
+    tensorrt: str = ""
+    tensorrt_llm: str = ""
+    wheels: dict[str, str] = {}
+    """`nvidia-*` packages and their versions: `nvidia-nccl-cu12`, …"""
+    is_cuda_available: bool | None = None
+    """What `torch.cuda.is_available()` returned there and then."""
+    gpus: tuple[str, ...] = ()
+    """Names, by torch's index."""
+
+
 # --- the whole ------------------------------------------------------------------------------------
 
 
@@ -618,6 +661,8 @@ class Host(_Value, frozen=True, kw_only=True):
     driver: Driver = Driver()
     cuda: Cuda = Cuda()
     packages: Fact[Packages] = NOT_COLLECTED
+    environment: Fact[Environment] = NOT_COLLECTED
+    """Of a scope `venv:PATH` only: what is inside it. Host and containers have none of their own."""
 
     @property
     def gpus_on_bus(self) -> tuple[PciDevice, ...]:

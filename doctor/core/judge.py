@@ -22,9 +22,12 @@ from doctor.core.host import Absent, Host, known
 from doctor.core.matrix import Matrix
 from doctor.core.views import report
 
-__all__ = ["EXIT_OF", "judge", "run_checks", "selected", "summarise"]
+__all__ = ["EXIT_OF", "checks_for", "judge", "judge_scopes", "run_checks", "selected", "summarise"]
 
 EXIT_OF: dict[Verdict, int] = {"ready": 0, "not_ready": 1, "unknown": 3}
+
+#: From the worst to the best: the whole answer is the first that some scope has.
+_WORST_FIRST: tuple[Verdict, ...] = ("not_ready", "unknown", "ready")
 
 _REASON_WORDS = {
     "denied": "needs root",
@@ -43,10 +46,10 @@ def judge(
     checks: Sequence[Check] = CHECKS,
     tool: str = "",
 ) -> CheckReport:
-    """The whole answer about one host for one goal. Pure: the same host gives the same answer."""
+    """The whole answer about one scope for one goal. Pure: the same host gives the same answer."""
     case = Case(host=host, matrix=matrix, goal=goal)
     findings = run_checks(case, checks)
-    causes, advice = name_causes(case, findings)
+    causes, advice = (_in_scope(found, host.scope) for found in name_causes(case, findings))
     verdict = _verdict(findings)
     return CheckReport(
         tool=tool,
@@ -63,6 +66,55 @@ def judge(
         taken_at=host.collection.taken_at,
         root=host.collection.root,
     )
+
+
+def judge_scopes(
+    hosts: Sequence[Host],
+    matrix: Matrix,
+    goal: Goal = PRESENT,
+    *,
+    checks: Sequence[Check] = CHECKS,
+    tool: str = "",
+) -> CheckReport:
+    """The answers about host, containers and environments side by side; the worst is the whole one's.
+
+    The first scope that checks exist for speaks for the machine (`host`, `taken_at`, `root`). Each other
+    one is in `scopes` only when some check had something to judge there. Causes of the worst scopes
+    stand first. Where there is nothing to judge, the verdict is unknown. Raises ValueError without a host.
+    """
+    if not hosts:
+        raise ValueError("there is no host to judge")
+    judgeable = [host for host in hosts if checks_for(host.scope, CHECKS)]
+    if not judgeable:
+        empty = judge(hosts[0], matrix, goal, checks=(), tool=tool)
+        return msgspec.structs.replace(empty, verdict="unknown", exit_code=EXIT_OF["unknown"], scopes=())
+    first, *others = [
+        judge(host, matrix, goal, checks=checks_for(host.scope, checks), tool=tool) for host in judgeable
+    ]
+    judged = [first, *(one for one in others if any(f.status != "skip" for f in one.findings))]
+    if len(judged) == 1:
+        return first
+    ranked = sorted(judged, key=lambda one: _WORST_FIRST.index(one.verdict))
+    return msgspec.structs.replace(
+        first,
+        verdict=ranked[0].verdict,
+        exit_code=ranked[0].exit_code,
+        scopes=tuple(scope for one in judged for scope in one.scopes),
+        findings=tuple(finding for one in judged for finding in one.findings),
+        causes=tuple(cause for one in ranked for cause in one.causes),
+        advice=tuple(cause for one in judged for cause in one.advice),
+    )
+
+
+def checks_for(scope: str, checks: Sequence[Check]) -> tuple[Check, ...]:
+    """The checks that say something about a scope of this kind.
+
+    The host and containers have all of them, an environment those of engines alone. Of a kind that
+    this version does not know nothing is judged.
+    """
+    if scope == "host" or scope.startswith("container:"):
+        return tuple(checks)
+    return tuple(c for c in checks if c.area == "engine" and scope.startswith("venv:"))
 
 
 def selected(only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
@@ -157,6 +209,10 @@ def _verdict(findings: Sequence[Finding]) -> Verdict:
     if any(f.status == "unknown" and f.is_critical for f in findings):
         return "unknown"
     return "ready"
+
+
+def _in_scope(causes: Sequence[Cause], scope: str) -> tuple[Cause, ...]:
+    return tuple(c if c.scope == scope else msgspec.structs.replace(c, scope=scope) for c in causes)
 
 
 def _with_causes(findings: Sequence[Finding], causes: Sequence[Cause]) -> tuple[Finding, ...]:

@@ -24,7 +24,7 @@ def notes(resolution: Resolution) -> tuple[Because, ...]:
         found.append(_rule(model, "cuda-toolkit", "nvcc-not-driver", "nvcc-ignores-driver"))
     if driver is not None:
         found.append(_standing(model, driver))
-    found += _code(resolution)
+    found += [_safe_tool(resolution), *_code(resolution)]
     return tuple(note for note in found if note is not None)
 
 
@@ -87,6 +87,14 @@ def _standing(model: Model, driver: Version) -> Because | None:
     )
 
 
+def _safe_tool(resolution: Resolution) -> Because | None:
+    """That a container toolkit has no open bulletin."""
+    model, value = resolution.model, _version(resolution, "container-toolkit")
+    if value is None or advisories_open(model, "container-toolkit", value):
+        return None
+    return _rule(model, "container-toolkit", "toolkit-security-floor", "container-toolkit-floor")
+
+
 def _code(resolution: Resolution) -> list[Because | None]:
     """Where a wheel's code for one capability serves another of the same major."""
     model = resolution.model
@@ -134,4 +142,15 @@ def advice(resolution: Resolution) -> tuple[str, ...]:
             found.append(f"{name} {value} has open bulletins: {', '.join(bulletins)}")
         if is_ended(model, name, value):
             found.append(f"{name} {value} is of a branch without support")
-    return tuple(found)
+    return (*found, *_unread(resolution))
+
+
+def _unread(resolution: Resolution) -> list[str]:
+    """Wheels for another processor than the one whose wheel was read."""
+    model, arch, found = resolution.model, resolution.model.target.arch, []
+    for name in model.names:
+        value = resolution.value(name)
+        row = next((r for r in model.universe.releases(name) if r.version == value), None)
+        if row is not None and row.compute_capability and arch != "x86_64" and arch not in row.cpu:
+            found.append(f"which GPUs the {arch} wheel of {name} {value} has code for was not read")
+    return found

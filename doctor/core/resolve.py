@@ -1,14 +1,14 @@
-"""The stack for a goal, exactly: the cheapest set of versions that meets every relation, or why there is none."""
+"""The stack for a goal, exactly: the cheapest set of versions that meets every relation, or why none does."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from doctor.core.goal import DELIVERIES, Delivery, Goal, Policy
+from doctor.core.goal import Delivery, Goal, Policy
 from doctor.core.relate import relate
 from doctor.core.solve.costs import costs
 from doctor.core.solve.explain import minimal
-from doctor.core.solve.frame import ENGINES, Mode, frame, supposed
+from doctor.core.solve.frame import ENGINES, Mode, frame, lead, supposed
 from doctor.core.solve.model import Model, Value
 from doctor.core.solve.network import Clause, Network
 from doctor.core.solve.universe import Universe
@@ -23,7 +23,10 @@ _FALLBACKS: tuple[Delivery, ...] = ("venv", "container")
 
 
 class Resolution(NamedTuple):
-    """An answer with its model: an assignment for `yes` and `unknown`, a minimal core for `no` and `unknown`."""
+    """An answer with its model: an assignment for `yes` and `unknown`, the core for `no` and `unknown`.
+
+    The core of a `no` is minimal. That of an `unknown` is a minimal chain, and every other doubt after it.
+    """
 
     answer: Answer
     model: Model
@@ -46,12 +49,13 @@ def pose(universe: Universe, target: Target, goal: Goal, *, mode: Mode, delivery
 
 def ask(universe: Universe, target: Target, goal: Goal, *, mode: Mode, policy: Policy) -> Resolution:
     """The answer to a question. In `pick` a container is tried where a virtual environment does not do."""
-    wanted = (goal.delivery,) if goal.delivery in DELIVERIES else _FALLBACKS
+    wanted = (goal.delivery,) if goal.delivery else _FALLBACKS
     has_engine = any(name in ENGINES for name in supposed(target, goal))
-    tried = wanted if mode == "pick" and has_engine else wanted[:1]
+    # A held interpreter is the one that the engine has to run under: no container's own.
+    tried = wanted if mode == "pick" and has_engine and "python" not in target.hold else wanted[:1]
     found: list[Resolution] = []
     for delivery in tried:
-        model = pose(universe, target, goal, mode=mode, delivery=delivery or "venv")
+        model = pose(universe, target, goal, mode=mode, delivery=delivery)
         found.append(judge_model(model, policy))
         if found[-1].answer == "yes":
             return found[-1]
@@ -79,24 +83,33 @@ def judge_model(model: Model, policy: Policy) -> Resolution:
     soft = frozenset(range(len(model.links))) - hard
     doubts = minimal(model, soft, hard)
     chain = minimal(model, hard.union(doubts), spare=_spare(model))
-    return Resolution("unknown", model, tuple(partly), chain)
-
-
-def _spare(model: Model) -> tuple[int, ...]:
-    """What is there of packages that the goal does not name: a chain is clearer without it."""
-    wanted = {term.component for term in model.goal.terms}
-    return tuple(
-        number
-        for number, link in enumerate(model.links)
-        if link.kind == "have"
-        and any(model.universe.releases(name) for name in model.components_of(number))
-        and not wanted.intersection(model.components_of(number))
+    alone = (
+        link for link in sorted(soft.difference(chain)) if model.network().refute(hard | {link}) is not None
     )
+    return Resolution("unknown", model, tuple(partly), (*chain, *alone))
+
+
+def _spare(model: Model) -> list[frozenset[int]]:
+    """Packages that the goal does not name, and what is there of them: a chain is clearer without."""
+    wanted = {term.component for term in model.goal.terms} or {lead(model.target, model.goal)}
+    beside = {name for name in model.names if model.universe.releases(name) and name not in wanted}
+    far, torch, near = set[int](), set[int](), list[frozenset[int]]()
+    for number, link in enumerate(model.links):
+        mine = beside.intersection(model.components_of(number))
+        if mine and link.kind == "have":
+            near.append(frozenset((number,)))
+        elif mine - {"torch"}:
+            far.add(number)
+        elif mine:
+            torch.add(number)
+    return [frozenset(far), frozenset(torch), *near]
 
 
 def more(first: Resolution, policy: Policy, count: int) -> list[Resolution]:
-    """Other stacks, next best first: each differs from all before in what it is for, or in the driver's branch."""
+    """Other stacks, next best first: each differs from those before in what it is for, or in its branch."""
     model, found = first.model, [first]
+    if count < 1:
+        return []
     table = costs(model, policy)
     named = [name for name in (*supposed(model.target, model.goal), "driver") if name in model]
     extra = len(model.links)

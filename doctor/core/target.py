@@ -63,7 +63,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     hold: tuple[str, ...] = ()
     """Components that must stay as they are."""
     driver_kind: str = ""
-    """Another owner's driver: `windows`, `jetpack`, `dgx-os`, `vgpu-guest`; empty for NVIDIA's own packages."""
+    """Another owner's driver: `windows`, `jetpack`, `dgx-os`, `vgpu-guest`; empty for NVIDIA's packages."""
 
     def version(self, component: str) -> str:
         """The version that is there, or empty text."""

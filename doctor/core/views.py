@@ -105,8 +105,8 @@ def report(case: Case) -> GpuReport | None:
 
 
 def cut_short(answered: GpuReport) -> bool:
-    """True when the witness was stopped by its deadline: what it does not list may well be there."""
-    return any("before the deadline" in error for error in answered.device_errors)
+    """True when the witness was stopped or its words were cut: what it does not list may well be there."""
+    return not answered.is_complete or any("before the deadline" in error for error in answered.device_errors)
 
 
 def same_version(one: Dotted, other: Dotted) -> bool:
@@ -142,18 +142,12 @@ def driver_major(case: Case) -> int | None:
 
 def last_branch(case: Case, device_id: str) -> int | None:
     """The last driver branch for a PCI id, from its row or its architecture."""
-    row = case.matrix.gpu(device_id)
-    if row is None:
-        return None
-    architecture = case.matrix.architecture(row.architecture)
-    return row.last_branch or (architecture.last_branch if architecture else None)
+    return case.matrix.branches_for(device_id)[1]
 
 
 def first_branch(case: Case, device_id: str) -> int | None:
     """The first driver branch for a PCI id: of its architecture."""
-    row = case.matrix.gpu(device_id)
-    architecture = case.matrix.architecture(row.architecture) if row else None
-    return architecture.first_branch if architecture else None
+    return case.matrix.branches_for(device_id)[0]
 
 
 def working_gpus(case: Case) -> set[str]:

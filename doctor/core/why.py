@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.core.goal import Goal
+import msgspec
+
+from doctor.core.goal import NAMED, Goal
 from doctor.core.notes import advice, notes
-from doctor.core.resolve import Resolution, ask
+from doctor.core.resolve import Resolution, ask, pose
 from doctor.core.solve.costs import change_cost, costs, present
-from doctor.core.solve.explain import Relaxed, relaxed, sentence, spec_of
+from doctor.core.solve.explain import Relaxed, admissible, relaxed, sentence, spec_of
 from doctor.core.solve.frame import ENGINES, lead
 from doctor.core.solve.model import ABSENT, OTHER, Model
 from doctor.core.solve.network import bits
@@ -32,9 +34,9 @@ __all__ = [
 _HINTS_MAX = 3
 _EXIT = {"yes": 0, "no": 1, "unknown": 3}
 #: What belongs to the machine, and is changed last of all.
-_MACHINE = ("gpu", "compute-capability", "os", "kernel", "glibc", "secure-boot", "vgpu-host")
-#: Variables that are facts or wishes, not parts of a stack.
-_NO_PART = ("gpu", "compute-capability", "use=", "flag:", "metric:", "route:", "variable:", "program:")
+_MACHINE = ("os", "kernel", "glibc", "secure-boot", "vgpu-host")
+#: How variables begin that stand for a wish.
+_WISHES = ("use=", *(f"{kind}:" for kind in NAMED))
 
 
 def why(universe: Universe, target: Target, goal: Goal, *, question: str) -> WhyReport:
@@ -117,7 +119,7 @@ def components_of(resolution: Resolution) -> dict[str, str]:
     found = {}
     for name in model.names:
         value = resolution.value(name)
-        if name.startswith(_NO_PART) or value is ABSENT or value is OTHER:
+        if _is_gpu(name) or name.startswith(_WISHES) or value is ABSENT or value is OTHER:
             continue
         if unknown_release and name not in given:
             continue
@@ -128,7 +130,9 @@ def components_of(resolution: Resolution) -> dict[str, str]:
 def changes_of(resolution: Resolution) -> tuple[Change, ...]:
     """What of a host becomes another than it is, and what is added to it."""
     model = resolution.model
-    found = []
+    found: list[Change] = []
+    if resolution.answer != "yes":
+        return ()
     for name, after in components_of(resolution).items():
         before = present(model, name)
         value = resolution.value(name)
@@ -176,22 +180,34 @@ def also_of(resolution: Resolution) -> dict[str, str]:
 def find_hints(resolution: Resolution) -> tuple[Hint, ...]:
     """At most three changes, each of which alone would make it true; the least one first."""
     model = resolution.model
-    found = _instead(model, resolution.core)
-    against = model.hard() if resolution.answer == "no" else frozenset(range(len(model.links)))
+    found = [*_apart(model, resolution.core), *_instead(model, resolution.core)]
+    against = frozenset(range(len(model.links)))
     single = relaxed(model, resolution.core, against)
-    found += _apart(model, resolution.core, single)
+    if not single and resolution.answer == "no":
+        # More is not known: a change that takes the known obstacle away is still worth saying.
+        against = model.hard()
+        single = relaxed(model, resolution.core, against)
     table = costs(model, "repair")
     for one in sorted(single, key=lambda r: _rank(model, r)):
         hint = _hint(model, one, against, table)
         if hint is not None:
             found.append(hint)
-    if not single and resolution.answer == "no":
-        found += _together(model)
-    return tuple(found[:_HINTS_MAX])
+    if not found and resolution.answer == "no":
+        found = _together(model)
+    by_text = {hint.text: hint for hint in reversed(found)}
+    return tuple(reversed(by_text.values()))[:_HINTS_MAX]
+
+
+def _is_gpu(name: str) -> bool:
+    return name.partition("#")[0] in ("gpu", "compute-capability")
+
+
+def _is_machine(name: str) -> bool:
+    return name in _MACHINE or _is_gpu(name)
 
 
 def _rank(model: Model, one: Relaxed) -> tuple[int, int, str]:
-    is_machine = one.component.startswith(_MACHINE)
+    is_machine = _is_machine(one.component)
     is_goal = any(term.component == one.component for term in model.goal.terms)
     has_it = bool(present(model, one.component)) or one.component == "cuda-toolkit"
     return (2 if is_machine else 1 if is_goal and not has_it else 0, not has_it, one.component)
@@ -199,10 +215,10 @@ def _rank(model: Model, one: Relaxed) -> tuple[int, int, str]:
 
 def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[int]]) -> Hint | None:
     name = one.component
-    if name.startswith(("use=", "flag:", "metric:", "route:", "variable:", "program:")):
+    if name.startswith(_WISHES):
         return None
     rest = against - one.dropped
-    if name.startswith(_MACHINE):
+    if _is_machine(name):
         return _machine_hint(model, one, rest)
     best = model.network(rest).solve(table)
     if best is None:
@@ -221,6 +237,11 @@ def _change_text(model: Model, change: Change) -> str:
     words = _spoken(spec)
     if change.after == ABSENT:
         return f"remove {name}"
+    owner = next(
+        (o for o in model.universe.matrix.edition.owners if o.driver_kind == model.target.driver_kind), None
+    )
+    if owner is not None and name == "driver":
+        return f"{owner.instead}: from {change.before or 'none'} to {words}"
     if any(link.kind == "hold" and link.relation == f"hold:{name}" for link in model.links):
         return f"leave to change {name} from {change.before} to {words}; {change.after} would be taken"
     if change.before:
@@ -246,20 +267,28 @@ def _spoken(spec: str) -> str:
 
 def _machine_hint(model: Model, one: Relaxed, rest: frozenset[int]) -> Hint | None:
     name = one.component
-    if name.startswith("gpu"):
-        number = name.removeprefix("gpu")
-        kind = next(kind for kind, card, _capability in model.gpus if card == name)
-        if kind.maker == "other":
-            return Hint(text="an NVIDIA GPU")
-        capability = f"compute-capability{number}"
-        domains = model.network().domains(rest)
-        spec = spec_of(model, capability, domains[model.index(capability)]) if domains else "*"
-        if spec in ("*", ""):
-            return Hint(text="another GPU")
-        change = Change(component="compute-capability", before=kind.compute_capability, after="", spec=spec)
-        return Hint(text=f"a GPU of compute capability {_spoken(spec)}", changes=(change,))
-    words = {"glibc": "a newer system, or a container image with its own C library"}
-    return Hint(text=words.get(name, f"another {name}"))
+    if not _is_gpu(name):
+        words = {"glibc": "a newer system, or a container image with its own C library"}
+        return Hint(text=words.get(name, f"another {name}"))
+    number = name.removeprefix("gpu")
+    kind = next(kind for kind, card, _capability in model.gpus if card == name)
+    if kind.maker == "other":
+        return Hint(text="an NVIDIA GPU")
+    capability = f"compute-capability{number}"
+    mask = admissible(model, capability, rest)
+    positions = [p for p in range(mask.bit_length()) if mask >> p & 1]
+    if not positions or mask == model.full(capability):
+        return Hint(text="another GPU")
+    floor = model.domain(capability)[positions[0]]
+    from_floor = model.where(capability, lambda version: version >= floor)
+    spec = spec_of(model, capability, mask)
+    but = ""
+    if mask.bit_length() == from_floor.bit_length():
+        spec = f">={floor}"
+        gaps = model.texts(capability, from_floor & ~mask)
+        but = f", but not {', '.join(gaps)}" if gaps else ""
+    change = Change(component="compute-capability", before=kind.compute_capability, after="", spec=spec)
+    return Hint(text=f"a GPU of compute capability {_spoken(spec)}{but}", changes=(change,))
 
 
 def _instead(model: Model, core: Sequence[int]) -> list[Hint]:
@@ -269,28 +298,32 @@ def _instead(model: Model, core: Sequence[int]) -> list[Hint]:
         link = model.links[number]
         if link.relation == "name-in-release" and link.nearest:
             found.append(Hint(text=f"{link.nearest} in its place"))
-        for owner in model.universe.matrix.edition.owners:
-            if owner.id == link.relation:
-                found.append(Hint(text=owner.instead))
-        if link.relation == "precision-cc" and not link.is_soft:
-            rule = model.universe.matrix.rule("fp8-weight-only")
-            if rule is not None and any(use == "fp8" for use in model.goal.uses):
-                found.append(Hint(text=f"weights only: {rule.fact}"))
+        if link.relation == "vendor-not-nvidia":
+            found.append(Hint(text="an NVIDIA GPU"))
+        owners = model.universe.matrix.edition.owners
+        found += [Hint(text=row.instead) for row in owners if row.id == link.relation and not row.known]
     return found
 
 
-def _apart(model: Model, core: Sequence[int], single: Sequence[Relaxed]) -> list[Hint]:
+def _apart(model: Model, core: Sequence[int]) -> list[Hint]:
     """Two engines that do not fit into one environment, each of which would fit alone."""
     given = {
         name
         for number in core
-        if model.links[number].kind in ("goal", "have")
+        if model.links[number].kind == "goal"
         for name in model.components_of(number)
         if name in ENGINES and name != "torch"
     }
-    alone = [one.component for one in single if one.component in given]
-    if len(given) < 2 or len(alone) < 2:
+    if len(given) < 2:
         return []
+    for name in given:
+        terms = tuple(t for t in model.goal.terms if t.component == name or t.component not in given)
+        alone = msgspec.structs.replace(model.goal, terms=terms)
+        if (
+            pose(model.universe, model.target, alone, mode="pick", delivery=model.delivery).network().refute()
+            is not None
+        ):
+            return []
     names = " and ".join(sorted(given))
     return [Hint(text=f"an environment of its own for each engine: {names} do not share one")]
 
@@ -298,16 +331,12 @@ def _apart(model: Model, core: Sequence[int], single: Sequence[Relaxed]) -> list
 def _together(model: Model) -> list[Hint]:
     """Where no single change does: the cheapest set of changes."""
     if model.goal.terms or model.goal.uses:
-        import msgspec
-
         target = msgspec.structs.replace(model.target, hold=())
         best = ask(model.universe, target, model.goal, mode="pick", policy="repair")
         changes = changes_of(best)
         if best.answer == "yes" and changes:
             words = ", ".join(f"{c.component} to {c.after}" for c in changes)
-            return [
-                Hint(text=f"several at once: {words}", changes=changes, components=components_of(best))
-            ]
+            return [Hint(text=f"several at once: {words}", changes=changes, components=components_of(best))]
     return []
 
 

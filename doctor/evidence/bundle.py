@@ -20,7 +20,12 @@ import msgspec
 from doctor.core.evidence import EVIDENCE_SCHEMA, Evidence, Item, Meta
 from doctor.errors import ConfigError, EvidenceError
 from doctor.evidence.archive import Member, clean_name, not_a_bundle, read_members, shown
-from doctor.timeouts import BUNDLE_MEMBER_BYTES_MAX, BUNDLE_MEMBERS_MAX, BUNDLE_UNPACKED_BYTES_MAX
+from doctor.timeouts import (
+    BUNDLE_MEMBER_BYTES_MAX,
+    BUNDLE_MEMBERS_MAX,
+    BUNDLE_SCOPES_MAX,
+    BUNDLE_UNPACKED_BYTES_MAX,
+)
 
 __all__ = ["read_bundle", "read_stream", "write_bundle"]
 
@@ -31,11 +36,17 @@ _META_BYTES_MAX = 8 * 1024 * 1024
 
 _DEPTH_MAX = 64
 
-#: The documents that a hand-made tree may have beside its two directories.
-_WITNESSES = {f"{name}.json" for name in ("nvml", "cuinit", "cuinit-caller", "distro", "resources")}
+#: The documents that a hand-made tree may have beside its directories.
+_WITNESSES = {"nvml", "cuinit", "cuinit-caller", "distro", "resources"}
+
+#: The scope that a name ends with, as `scope_suffix` writes it; `user@1000.service` is none.
+_SCOPE = re.compile(r"@((?:container|venv):[^/]+)\Z")
+_FILES = re.compile(r"files(?:@(?:container|venv):[^/]+)?")
 
 #: What belongs to a bundle; anything else that lies in one is left unread.
-_PART = re.compile(r"(files|commands)/.+|[A-Za-z0-9_.-]+\.json", re.DOTALL)
+_PART = re.compile(
+    rf"(?:{_FILES.pattern}|commands)/.+|[A-Za-z0-9_.-]+(?:@(?:container|venv):[^/]+)?\.json", re.DOTALL
+)
 
 
 def read_bundle(path: str | os.PathLike[str]) -> Evidence:
@@ -73,7 +84,7 @@ def _unwrapped(members: Iterable[Member]) -> list[Member]:
     """The members, without the one top directory that `tar czf x.tar.gz DIR` puts around them."""
     found = list(members)
     tops = {member.name.split("/", 1)[0] for member in found if member.name}
-    if len(tops) != 1 or tops & {"files", "commands"}:
+    if len(tops) != 1 or _is_folder(*tops):
         return found
     cut = len(tops.pop()) + 1
     return [m._replace(name=m.name[cut:]) for m in found if m.data is None or "/" in m.name] or found
@@ -90,11 +101,17 @@ def _walk(root: str) -> Iterator[Member]:
     inside = os.path.realpath(root)
     budget = [BUNDLE_MEMBERS_MAX, BUNDLE_UNPACKED_BYTES_MAX]
     for entry in _listing(root):
-        if entry.name in ("files", "commands") and entry.is_dir(follow_symlinks=False):
-            yield Member(entry.name, None)
-            yield from _below(entry.path, entry.name, inside, budget)
+        if _is_folder(entry.name) and entry.is_dir(follow_symlinks=False):
+            name = _named(entry.name)
+            yield Member(name, None)
+            yield from _below(entry.path, name, inside, budget)
         elif _PART.fullmatch(entry.name) and not entry.is_dir():
-            yield from _file(entry, entry.name, inside, budget)
+            yield from _file(entry, _named(entry.name), inside, budget)
+
+
+def _is_folder(name: str) -> bool:
+    """True for the directories that a bundle is made of: `files`, `files@SCOPE`, `commands`."""
+    return name == "commands" or _FILES.fullmatch(name) is not None
 
 
 def _below(directory: str, name: str, inside: str, budget: list[int]) -> Iterator[Member]:
@@ -180,12 +197,16 @@ def _assemble(members: Iterable[Member], origin: str) -> Evidence:
             blobs[name] = data
     text = blobs.pop(_META, None)
     if text is not None:
-        return _described(_read_meta(text, origin), blobs)
-    if not any(
-        name.startswith(("files/", "commands/")) for name in (*blobs, *(f"{d}/" for d in directories))
-    ):
+        return _bounded(_described(_read_meta(text, origin), blobs), origin)
+    if not any(_is_folder(n.split("/", 1)[0]) for n in (*(b for b in blobs if "/" in b), *directories)):
         raise not_a_bundle(origin, "there is no meta.json, no files/ and no commands/ in it")
-    return _hand_made(blobs, directories)
+    return _bounded(_hand_made(blobs, directories), origin)
+
+
+def _bounded(evidence: Evidence, origin: str) -> Evidence:
+    if len(evidence.scopes) > BUNDLE_SCOPES_MAX:
+        raise EvidenceError(f"`{shown(origin)}` has more than {BUNDLE_SCOPES_MAX} scopes: refused")
+    return evidence
 
 
 class _Head(msgspec.Struct):
@@ -260,18 +281,22 @@ def _anchored(item: Item, blobs: Mapping[str, bytes]) -> Item:
 
 def _hand_made(blobs: dict[str, bytes], directories: Iterable[str]) -> Evidence:
     """Evidence of a bare tree: each file and each directory in it counts as asked for and found."""
-    blobs = {name: data for name, data in blobs.items() if "/" in name or name in _WITNESSES}
+    blobs = {name: data for name, data in blobs.items() if "/" in name or _asked(name)[0] in _WITNESSES}
     for name in [n for n in blobs if n.startswith("commands/") and n.endswith(".err")]:
         blobs.setdefault(name[: -len(".err")], b"")
-    items = [
-        Item(key=f"stat:/{name[len('files/') :]}", status="ok", exists=True, kind="dir")
-        for name in _all_directories(blobs, directories)
-    ]
+    items = []
+    for name in _all_directories(blobs, directories):
+        key, scope = _asked(name)
+        items.append(
+            Item(key=f"stat:{key[len('file:') :]}", status="ok", scope=scope, exists=True, kind="dir")
+        )
     for name, data in blobs.items():
         is_stderr = name.startswith("commands/") and name.endswith(".err")
         if not is_stderr:
-            items.append(Item(key=_key(name), status="ok", path=name, bytes=len(data)))
-    return Evidence(Meta(items=tuple(sorted(items, key=lambda i: i.key))), blobs, hand_made=True)
+            key, scope = _asked(name)
+            items.append(Item(key=key, status="ok", scope=scope, path=name, bytes=len(data)))
+    in_order = sorted(items, key=lambda i: (i.key, i.scope))
+    return Evidence(Meta(items=tuple(in_order)), blobs, hand_made=True)
 
 
 def _all_directories(blobs: Mapping[str, bytes], directories: Iterable[str]) -> set[str]:
@@ -280,14 +305,23 @@ def _all_directories(blobs: Mapping[str, bytes], directories: Iterable[str]) -> 
     for name in blobs:
         parts = name.split("/")
         found.update("/".join(parts[:i]) for i in range(1, len(parts)))
-    return {name for name in found if name.startswith("files/")}
+    return {name for name in found if "/" in name and _FILES.fullmatch(name.split("/", 1)[0])}
 
 
-def _key(name: str) -> str:
+def _asked(name: str) -> tuple[str, str]:
+    """(key, scope) of a hand-made part: `files@SCOPE/PATH`, `commands/NAME@SCOPE`, `nvml@SCOPE.json`."""
     top, _, rest = name.partition("/")
-    if top == "files":
-        return f"file:/{rest}"
-    return f"command:{rest}" if top == "commands" else name[: -len(".json")]
+    if top == "commands":
+        plain, scope = _parted(rest)
+        return f"command:{plain}", scope
+    if rest:
+        return f"file:/{rest}", _parted(top)[1]
+    return _parted(top.removesuffix(".json"))
+
+
+def _parted(name: str) -> tuple[str, str]:
+    found = _SCOPE.search(name)
+    return (name[: found.start()], found.group(1)) if found is not None else (name, "host")
 
 
 # --- writing --------------------------------------------------------------------------------------

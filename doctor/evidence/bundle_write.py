@@ -114,7 +114,8 @@ def _may_replace(target: Path) -> bool:
     if not names:
         return True
     if "meta.json" not in names or any(
-        n not in ("files", "commands") and not n.endswith(".json") for n in names
+        n not in ("files", "commands") and not n.startswith("files@") and not n.endswith(".json")
+        for n in names
     ):
         return False
     try:

@@ -100,6 +100,7 @@ TABLE = (
     Row("stat:/usr/local/{cuda,cuda-*}", "CUDA toolkits", lane="look", finds="toolkit"),
     Row("stat:<callerdir>", "directories only the caller's PATH and LD_LIBRARY_PATH name", lane="look"),
     Row("stat:<libdir>/{libcuda,libnvidia-ml}.so*", "user-space driver libraries", lane="look", finds="library"),
+    Row("stat:<containerdir>/libcuda.so*", "a driver that a container manages (GPU Operator, GKE)", lane="look"),
     Row("file:/{etc,usr/lib}/os-release", "distribution"),
     Row("file:/etc/{redhat-release,debian_version}", "distribution"),
     Row("file:/proc/{version,cmdline,stat,modules,meminfo,self/limits}", "kernel, boot time, modules, memory", cap=256 * KIB),
@@ -133,7 +134,7 @@ TABLE = (
     Row("file:" + PCI + "{vendor,device,subsystem_vendor,subsystem_device,class,numa_node,resource,power_state}",
         "GPUs, NVSwitches, other displays", lane="pci"),
     Row("file:" + PCI + "{current,max}_link_{speed,width}", "PCIe links", lane="pci"),
-    Row("stat:" + PCI + "driver", "which driver is bound", lane="pci"),
+    Row("stat:" + PCI + "{driver,physfn}", "which driver is bound; a slice of another function (SR-IOV)", lane="pci"),
     Row("file:" + PCI + "config", "does the device answer", cap=64, lane="pci", keep="part"),
     Row("file:/proc/driver/nvidia/{version,params}", "loaded driver", lane="driver"),
     Row("file:/proc/driver/nvidia/gpus/*/information", "GPUs as the driver names them", lane="driver"),
@@ -183,7 +184,13 @@ DEFAULT_LIBRARY_DIRS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib/x86_64-linux-gnu",
     "/lib/aarch64-linux-gnu", "/lib64", "/lib",
 )
-LIBRARY_DIRS = DEFAULT_LIBRARY_DIRS[:4] + ("/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib")
+LIBRARY_DIRS = DEFAULT_LIBRARY_DIRS[:4] + (
+    "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/run/opengl-driver/lib",
+)
+#: Library directories below the roots of driver containers: programs of the host do not load from them.
+CONTAINER_LIBRARY_DIRS = tuple(
+    "/run/nvidia/driver/" + d for d in ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
+) + ("/home/kubernetes/bin/nvidia/lib64",)
 
 #: Options that turn a tool to another root; `{}` is the sysroot.
 ROOT_OPTIONS = {
@@ -720,6 +727,10 @@ def library_directories(asker: Asker) -> "list[str]":
     return [d for i, d in enumerate(dirs) if d not in dirs[:i]][:48]
 
 
+def container_directories(asker: Asker) -> "list[str]":
+    return list(CONTAINER_LIBRARY_DIRS)
+
+
 def caller_directories(asker: Asker) -> "list[str]":
     return asker.caller.all_dirs()
 
@@ -729,6 +740,7 @@ MEMBERS = {
     "kernel": kernels,
     "module": modules,
     "libdir": library_directories,
+    "containerdir": container_directories,
     "callerdir": caller_directories,
 }
 

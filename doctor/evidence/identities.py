@@ -24,6 +24,7 @@ __all__ = [
     "MAC_IN_NAME",
     "NO_SERIAL",
     "PROCESS",
+    "SCOPE_HOME",
     "SECRET_NAME",
     "SERIAL",
     "STRUCTURE",
@@ -116,6 +117,8 @@ ASSIGNED_SECRET = re.compile(
     r"\w{0,20}[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bbearer\s))(?P<value>[^\s\"',;&]{6,})"
 )
 HOME = re.compile(r"(?P<head>/(?:home|Users)/)(?P<user>[^\s/\"'<>:;,)]+)")
+#: A home directory in the name of a scope's bytes, where slashes became `_`: the rest may be a user's name.
+SCOPE_HOME = re.compile(r"(?P<head>@venv:_(?:home|Users)_)(?P<user>[^/@]+?)(?=@|/|\.err\Z|\.json\Z|\Z)")
 BUILDER = re.compile(r"\((?P<user>[A-Za-z0-9._+-]+)@(?P<host>[A-Za-z0-9._-]*)\)")
 LOGIN = re.compile(r"(?P<head>Requested-By: |\bacct=\"|\buser=)(?P<user>[A-Za-z0-9._-]+)")
 PROCESS = re.compile(
@@ -150,7 +153,7 @@ def texts(evidence: Evidence) -> Iterator[Text]:
     for name, data in evidence.blobs.items():
         yield Text(keys.get(name) or keys.get(name.removesuffix(".err"), name), decode(data))
     for item in evidence.meta.items:
-        words = (item.key, item.path, item.detail, item.value, item.owner, item.link, *item.argv)
+        words = (item.key, item.scope, item.path, item.detail, item.value, item.owner, item.link, *item.argv)
         yield Text("meta", "\n".join(word for word in words if word))
     yield Text("meta", f"{evidence.meta.boot_id}\n{evidence.meta.sysroot or ''}")
 

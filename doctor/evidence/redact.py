@@ -35,6 +35,7 @@ from doctor.evidence.identities import (
     MACHINE_ID,
     NO_SERIAL,
     PROCESS,
+    SCOPE_HOME,
     SECRET_NAME,
     SERIAL,
     TOKEN,
@@ -141,6 +142,7 @@ class _Redaction:
         return msgspec.structs.replace(
             item,
             key=self._path(item.key),
+            scope=self._scope(item.scope),
             path=path,
             bytes=size,
             argv=tuple(self._clean(item.key, word) for word in item.argv),
@@ -152,7 +154,11 @@ class _Redaction:
 
     def _path(self, text: str) -> str:
         """A key, or a path inside the bundle: only what paths hold."""
-        return self._literal(UUID.sub(self._uuid, HOME.sub(self._home, text)))
+        return self._literal(UUID.sub(self._uuid, HOME.sub(self._home, SCOPE_HOME.sub(self._home, text))))
+
+    def _scope(self, scope: str) -> str:
+        """As a path, with the `@` that a scope has in the names of its bytes."""
+        return self._path(f"@{scope}")[1:]
 
     def _value(self, item: Item) -> str | None:
         name = item.key.removeprefix("env:")

@@ -13,7 +13,15 @@ from doctor.core.host import Fact, Gpu, GpuReport, Known, Os
 from doctor.core.pattern import pattern
 from doctor.facts.source import dotted
 
-__all__ = ["hypervisor_by_env", "os_by_env", "release_by_env", "report_by_env"]
+__all__ = [
+    "env_field",
+    "env_gpus",
+    "env_reading",
+    "hypervisor_by_env",
+    "os_by_env",
+    "release_by_env",
+    "report_by_env",
+]
 
 _NONE = ("could not collect", "no cuda", "n/a", "none", "")
 _GPU = pattern(
@@ -35,13 +43,14 @@ _IDS = {
 }
 
 
-def _reading(evidence: Evidence) -> Reading:
+def env_reading(evidence: Evidence) -> Reading:
+    """What the script printed."""
     return evidence.command("collect-env")
 
 
-def _field(evidence: Evidence, name: str) -> str:
+def env_field(evidence: Evidence, name: str) -> str:
     """A value by its label, which vllm pads. Empty where the script could not tell."""
-    reading = _reading(evidence)
+    reading = env_reading(evidence)
     found = (
         re.search(rf"^{re.escape(name)}[ \t]*:[ \t]*(.*)$", reading.text, re.MULTILINE)
         if reading.has_data
@@ -53,7 +62,7 @@ def _field(evidence: Evidence, name: str) -> str:
 
 def os_by_env(evidence: Evidence) -> Fact[Os] | None:
     """`OS: Ubuntu 22.04.5 LTS (x86_64)`: name and version of the system the script ran in."""
-    text = _field(evidence, "OS")
+    text = env_field(evidence, "OS")
     found = _OS.match(text)
     name = _IDS.get(found["name"].split()[0].lower()) if found is not None else None
     if found is None or name is None:
@@ -62,29 +71,40 @@ def os_by_env(evidence: Evidence) -> Fact[Os] | None:
     if name == "ubuntu":
         version = ".".join(version.split(".")[:2])
     pretty = text.partition(" (")[0]
-    return Known(value=Os(id=name, version=version, pretty_name=pretty), origin=_reading(evidence).origin)
+    return Known(value=Os(id=name, version=version, pretty_name=pretty), origin=env_reading(evidence).origin)
 
 
 def release_by_env(evidence: Evidence) -> Fact[str] | None:
     """The running kernel, out of Python's platform string."""
-    found = _PLATFORM.match(_field(evidence, "Python platform"))
-    return Known(value=found["release"], origin=_reading(evidence).origin) if found is not None else None
+    found = _PLATFORM.match(env_field(evidence, "Python platform"))
+    return Known(value=found["release"], origin=env_reading(evidence).origin) if found is not None else None
 
 
 def hypervisor_by_env(evidence: Evidence) -> str:
     """The hypervisor that `lscpu` names, lower case; empty when it names none, or was not asked."""
-    return _field(evidence, "Hypervisor vendor").lower()
+    return env_field(evidence, "Hypervisor vendor").lower()
 
 
 def report_by_env(evidence: Evidence) -> Fact[GpuReport] | None:
     """GPUs and driver as nvidia-smi told the script; None when it could not run that."""
-    reading = _reading(evidence)
-    version = dotted(_field(evidence, "Nvidia driver version"))
+    reading = env_reading(evidence)
+    version = dotted(env_field(evidence, "Nvidia driver version"))
     if version is None:
         return None
-    gpus = {int(number): name for number, name in _GPU.findall(reading.text)}
-    rows = tuple(Gpu(index=i, pci_address="", name=_name(gpus[i])) for i in sorted(gpus))
+    gpus = _gpus(reading)
+    rows = tuple(Gpu(index=i, pci_address="", name=gpus[i]) for i in sorted(gpus))
     return Known(value=GpuReport(driver_version=version, gpus=rows), origin=reading.origin)
+
+
+def env_gpus(evidence: Evidence) -> tuple[str, ...]:
+    """The names of the GPUs, by index; empty where it listed none."""
+    gpus = _gpus(env_reading(evidence))
+    return tuple(gpus[index] for index in sorted(gpus))
+
+
+def _gpus(reading: Reading) -> dict[int, str]:
+    found = _GPU.findall(reading.text) if reading.has_data else []
+    return {int(number): _name(name) for number, name in found}
 
 
 def _name(text: str) -> str:

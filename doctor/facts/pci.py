@@ -76,6 +76,8 @@ def _device(evidence: Evidence, address: str) -> PciDevice | None:
         bar_bytes=_bars(evidence, top),
         is_responding=_is_responding(evidence, top),
         power_state=field("power_state"),
+        # The kernel gives this link to virtual functions only.
+        is_virtual_function=exists(evidence, f"{top}/physfn"),
     )
 
 

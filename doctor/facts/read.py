@@ -1,25 +1,66 @@
-"""Evidence to Host: every area has its parser, and no area's trouble reaches another."""
+"""Evidence to Host, scope by scope: every area has its parser, and no area's trouble reaches another."""
 
 from __future__ import annotations
 
+import msgspec
+
 from doctor.core.evidence import Evidence, Item
-from doctor.core.host import Collection, Host, Known, StuckItem
+from doctor.core.host import Absent, Collection, Host, Known, StuckItem, System, Virtualisation
 from doctor.facts.cuda import read_cuda
 from doctor.facts.driver import read_driver
+from doctor.facts.environment import environment_path, read_environment
 from doctor.facts.kernel import read_kernel
 from doctor.facts.packages import read_packages
 from doctor.facts.pci import read_pci
 from doctor.facts.system import read_system
 
-__all__ = ["read_host"]
+__all__ = ["read_host", "read_scopes"]
+
+#: Host and containers hold environments; they are none.
+_ELSEWHERE = Absent(reason="not_collected", origin="scope", detail="an environment is a scope of its own")
 
 
 def read_host(evidence: Evidence) -> Host:
     """All facts of the host scope. Never raises: what cannot be read is `Absent` with the reason."""
+    return _read(evidence.only("host"), "host")
+
+
+def read_scopes(evidence: Evidence) -> tuple[Host, ...]:
+    """The facts of every scope that has items: `host` first, each read from its own items only.
+
+    A `collect_env` that was run on the host or in a container tells of an environment besides: that
+    is a scope of its own, `venv:PATH` (`venv:PATH@container:ID`), behind the others.
+    """
+    views = {scope: evidence.only(scope) for scope in evidence.scopes or ("host",)}
+    found = {scope: _read(view, scope) for scope, view in views.items()}
+    for scope, view in views.items():
+        if not scope.startswith("venv:"):
+            inner = _environment(view, "" if scope == "host" else f"@{scope}")
+            if inner is not None:
+                # What was asked inside the environment itself knows it better.
+                found.setdefault(inner.scope, inner)
+    return tuple(found.values())
+
+
+def _environment(evidence: Evidence, where: str) -> Host | None:
+    environment = read_environment(evidence)
+    if not isinstance(environment, Known):
+        return None
+    scope = f"venv:{environment_path(evidence)}{where}"
+    taken = Collection(taken_at=evidence.meta.taken_at, tool=evidence.meta.tool)
+    return Host(scope=scope, collection=taken, environment=environment)
+
+
+def _read(evidence: Evidence, scope: str) -> Host:
+    if scope.startswith("venv:"):
+        return Host(scope=scope, collection=_collection(evidence), environment=read_environment(evidence))
     system = read_system(evidence)
+    if scope.startswith("container:"):
+        system = _inside(system)
     place = system.virtualisation.value.kind if isinstance(system.virtualisation, Known) else ""
     kernel = read_kernel(evidence, in_container=place == "container")
     return Host(
+        scope=scope,
         collection=_collection(evidence),
         system=system,
         kernel=kernel,
@@ -27,7 +68,18 @@ def read_host(evidence: Evidence) -> Host:
         driver=read_driver(evidence, is_wsl=place == "wsl2", logs=kernel.logs),
         cuda=read_cuda(evidence),
         packages=read_packages(evidence, system.units),
+        environment=_ELSEWHERE,
     )
+
+
+def _inside(system: System) -> System:
+    """The scope says that this is a container, whether or not its files do. WSL2 stays what it is."""
+    told = system.virtualisation
+    if isinstance(told, Known) and told.value.kind in ("container", "wsl2"):
+        return system
+    vgpu = told.value.vgpu_guest if isinstance(told, Known) else None
+    place = Virtualisation(kind="container", vgpu_guest=vgpu)
+    return msgspec.structs.replace(system, virtualisation=Known(value=place, origin="scope"))
 
 
 def _collection(evidence: Evidence) -> Collection:

@@ -9,6 +9,7 @@ from doctor.core.host import (
     AbsentReason,
     Collection,
     CudaProbe,
+    Environment,
     Fact,
     Gpu,
     GpuReport,
@@ -22,7 +23,7 @@ from doctor.core.host import (
 )
 from doctor.report.page import Page, counted
 
-__all__ = ["render_host"]
+__all__ = ["render_environment", "render_host"]
 
 _GIB = 1024**3
 
@@ -42,6 +43,28 @@ def render_host(host: Host, *, width: int = 80, colour: bool = False, ascii_only
     for label, value in _rows(host):
         page.label(label, value, indent=0)
     return str(page)
+
+
+def render_environment(host: Host) -> str:
+    """What is known of a Python environment, in one line."""
+    return _said(host.environment, _environment)
+
+
+def _environment(inside: Environment) -> str:
+    cuda = f" (CUDA {inside.torch_cuda})" if inside.torch_cuda else ""
+    available = {True: "CUDA is available", False: "CUDA is not available", None: ""}
+    parts = [
+        f"Python {inside.python}" if inside.python else "",
+        f"glibc {inside.glibc}" if inside.glibc else "",
+        f"torch {inside.torch}{cuda}" if inside.torch else "",
+        f"vllm {inside.vllm}" if inside.vllm else "",
+        f"tensorrt {inside.tensorrt}" if inside.tensorrt else "",
+        f"tensorrt-llm {inside.tensorrt_llm}" if inside.tensorrt_llm else "",
+        counted(len(inside.wheels), "NVIDIA wheel") if inside.wheels else "",
+        available[inside.is_cuda_available],
+        counted(len(inside.gpus), "GPU") if inside.gpus else "",
+    ]
+    return ", ".join(part for part in parts if part) or "nothing is known of it"
 
 
 def _rows(host: Host) -> list[tuple[str, str]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from doctor.core.checks.cuda import NOT_ASKED
 from doctor.core.finding import AREAS, Cause, CheckReport, Finding, HostSummary, Remedy, Status, Verdict
 from doctor.core.host import Host
 from doctor.errors import EXIT_CODES
-from doctor.report.host_text import render_host
+from doctor.report.host_text import render_environment, render_host
 from doctor.report.page import Page, Paint, counted
 
 __all__ = ["render_check", "render_host"]
@@ -53,13 +54,19 @@ def render_check(  # noqa: PLR0913
     ascii_only: bool = False,
     verbose: bool = False,
     host: Host | None = None,
+    others: Sequence[Host] = (),
 ) -> str:
     """The report as text of at most `width` columns, but for commands, which are never broken.
 
-    Colour adds nothing that the words do not say. `host` adds what root would have read.
+    Colour adds nothing that the words do not say. `host` adds what root would have read; `others` are
+    the scopes beside it, of which `verbose` names those that nothing judged.
     """
     page = Page(width=width, colour=colour, ascii_only=ascii_only)
-    page.text(_headline(report), head=f"{_WORDS[report.verdict]}: ", paint=_VERDICT_PAINT[report.verdict])
+    page.text(
+        _headline(report),
+        head=f"{_WORDS[report.verdict]}{_reach(report)}: ",
+        paint=_VERDICT_PAINT[report.verdict],
+    )
     page.text(_host_line(report))
     if len(report.scopes) > 1:
         page.text(", ".join(f"{s.scope}: {_WORDS[s.verdict].lower()}" for s in report.scopes))
@@ -69,6 +76,8 @@ def render_check(  # noqa: PLR0913
     for cause in report.advice:
         _cause(page, cause, report, heading="advice")
     _notes(page, report.findings, verbose=verbose)
+    if verbose:
+        _unjudged(page, others, report)
     _foot(page, report, host, verbose=verbose)
     return str(page)
 
@@ -76,18 +85,26 @@ def render_check(  # noqa: PLR0913
 # --- the first lines ------------------------------------------------------------------------------
 
 
+def _reach(report: CheckReport) -> str:
+    """Without cuInit nothing has shown that CUDA starts: the first line of a ready report says so."""
+    return " as far as the evidence goes" if report.verdict == "ready" and _not_asked(report) else ""
+
+
+def _not_asked(report: CheckReport) -> list[Finding]:
+    """Where cuInit was not asked: foreign reports, and bundles that left it out."""
+    return [f for f in report.findings if f.id == "cuda.init" and f.found == NOT_ASKED]
+
+
 def _headline(report: CheckReport) -> str:
     if report.causes and report.causes[0].id != "unknown":
         first, more = report.causes[0], len(report.causes) - 1
         likely = "" if first.is_certain else "most likely: "
         title = first.title.rstrip(".")
-        return f"{likely}{title}" + (f" (and {counted(more, 'more cause')})" if more else "")
+        where = "" if first.scope == "host" else f"in {first.scope}: "
+        return f"{where}{likely}{title}" + (f" (and {counted(more, 'more cause')})" if more else "")
     if report.verdict == "ready":
         warnings = sum(f.status == "warn" for f in report.findings) or len(report.advice)
-        matches = (
-            "the chosen checks pass; the others did not run" if report.is_partial else "the stack matches"
-        )
-        return matches + (f", {counted(warnings, 'warning')}" if warnings else "")
+        return _matches(report) + (f", {counted(warnings, 'warning')}" if warnings else "")
     wanted: Status = "fail" if report.verdict == "not_ready" else "unknown"
     open_ones = [f for f in report.findings if f.status == wanted]
     open_ones = [f for f in open_ones if f.is_critical] or open_ones
@@ -96,7 +113,23 @@ def _headline(report: CheckReport) -> str:
     first_open = next((f for f in report.findings if f in open_ones), open_ones[0])
     more = len(open_ones) - 1
     words = first_open.found or first_open.title
-    return f"{first_open.id}: {words}" + (f" (and {more} more)" if more else "")
+    return f"{_named(first_open)}: {words}" + (f" (and {more} more)" if more else "")
+
+
+def _matches(report: CheckReport) -> str:
+    """What a ready verdict rests on."""
+    chosen = "the chosen checks pass; the others did not run" if report.is_partial else ""
+    untold = _not_asked(report)
+    if not untold:
+        return chosen or "the stack matches"
+    scopes = [f.scope for f in untold if f.scope != "host"]
+    where = f" in {', '.join(scopes)}" if scopes and len(scopes) == len(untold) else ""
+    return f"cuInit was not asked{where}" + (f"; {chosen}" if chosen else "")
+
+
+def _named(finding: Finding) -> str:
+    """`cuda.init`, and `cuda.init [container:ID]` when it is not the host's."""
+    return finding.id if finding.scope == "host" else f"{finding.id} [{finding.scope}]"
 
 
 def _host_line(report: CheckReport) -> str:
@@ -157,7 +190,7 @@ def _cause(page: Page, cause: Cause, report: CheckReport, *, heading: str) -> No
 
 def _consequences(cause: Cause, findings: Sequence[Finding]) -> str:
     """`gpu.nvml fails, cuda.init is not known`: what the cause explains, with its status."""
-    status = {_reference(f): f.status for f in findings}
+    status = {_reference(f): f.status for f in findings if f.scope == cause.scope}
     words: dict[Status, str] = {"fail": "fails", "unknown": "is not known", "warn": "warns"}
     said: dict[str, int] = {}
     for name in cause.findings:
@@ -187,7 +220,7 @@ def _remedy(page: Page, remedy: Remedy, *, as_root: bool, indent: int = 2) -> No
 def _findings(page: Page, report: CheckReport, *, verbose: bool) -> None:
     """What fails, warns or is not known, by area; with `verbose`, all of it."""
     shown: tuple[Status, ...] = _STATUS_ORDER if verbose else ("fail", "unknown", "warn")
-    listed = {cause.id for cause in (*report.causes, *report.advice)}
+    listed = {(cause.id, cause.scope) for cause in (*report.causes, *report.advice)}
     for area in (*AREAS, "internal"):
         found = [f for f in report.findings if f.area == area and f.status in shown]
         found = [f for f in found if verbose or not _is_aside(f)]
@@ -196,7 +229,8 @@ def _findings(page: Page, report: CheckReport, *, verbose: bool) -> None:
         page.gap()
         page.text("", head=area, paint="strong")
         for group in _alike(sorted(found, key=lambda f: _STATUS_ORDER.index(f.status))):
-            _finding(page, group, report, is_explained=group[0].cause in listed, verbose=verbose)
+            is_explained = (group[0].cause, group[0].scope) in listed
+            _finding(page, group, report, is_explained=is_explained, verbose=verbose)
 
 
 def _is_aside(finding: Finding) -> bool:
@@ -217,9 +251,8 @@ def _finding(
     page: Page, group: list[Finding], report: CheckReport, *, is_explained: bool, verbose: bool
 ) -> None:
     finding = group[0]
-    scope = "" if finding.scope == "host" else f" [{finding.scope}]"
     page.text(
-        f"{finding.id}{scope}: {finding.title}{_subjects(group)}",
+        f"{_named(finding)}: {finding.title}{_subjects(group)}",
         head=finding.status.ljust(_STATUS_WIDTH),
         paint=_STATUS_PAINT[finding.status],
         indent=2,
@@ -258,7 +291,18 @@ def _notes(page: Page, findings: Sequence[Finding], *, verbose: bool) -> None:
     page.gap()
     page.text("", head="noted", paint="strong")
     for group in _alike(noted):
-        page.text(f"{group[0].id}: {group[0].why[0]}", indent=2)
+        page.text(f"{_named(group[0])}: {group[0].why[0]}", indent=2)
+
+
+def _unjudged(page: Page, others: Sequence[Host], report: CheckReport) -> None:
+    """Scopes beside the host that have facts and no verdict: Python environments, for now."""
+    listed = [host for host in others if host.scope not in {s.scope for s in report.scopes}]
+    if not listed:
+        return
+    page.gap()
+    page.text("", head="not judged", paint="strong")
+    for host in listed:
+        page.text(f"{host.scope}: {render_environment(host)}", indent=2)
 
 
 # --- the last lines -------------------------------------------------------------------------------
@@ -266,7 +310,7 @@ def _notes(page: Page, findings: Sequence[Finding], *, verbose: bool) -> None:
 
 def _foot(page: Page, report: CheckReport, host: Host | None, *, verbose: bool) -> None:
     page.gap()
-    asides = list(dict.fromkeys(f.id for f in report.findings if _is_aside(f)))
+    asides = list(dict.fromkeys(_named(f) for f in report.findings if _is_aside(f)))
     if asides and not verbose:
         page.text(f"not known, and not needed for the verdict: {', '.join(asides)} (`-v` says why)")
     page.text(_counts(report.findings))

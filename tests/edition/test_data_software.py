@@ -417,9 +417,11 @@ def test_speed(matrix, case):
 
 def test_what_nobody_looked_up_is_unverified(matrix):
     edition = matrix.edition
-    remembered = [row for row in edition.speeds if any("remembered" in text for text in row.source)]
-    assert {row.gpu for row in remembered} == {"T4", "V100 SXM2 32GB", "A10", "A40", "H100 NVL"}
-    assert all("bandwidth_gb_s" in row.unverified for row in remembered)
+    third_party = [row for row in edition.speeds if any("third party" in text for text in row.source)]
+    assert {row.gpu for row in third_party} == {"T4", "V100 SXM2 32GB", "A40", "H100 NVL"}
+    assert all("bandwidth_gb_s" in row.unverified for row in third_party)
+    sources = [text for table in edition.rows().values() for row in table for text in row.source]
+    assert [text for text in sources if "remembered" in text or "no reading" in text] == []
     assert matrix.system("debian-13").confidence == "unverified"
     assert by(edition.advisories, id="5861-geforce-rtx").unverified == ("published",)
     assert {r.version.raw for r in matrix.releases("vllm") if r.confidence == "derived"} == {

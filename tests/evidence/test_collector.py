@@ -325,7 +325,18 @@ def test_the_newest_of_a_journal_is_asked_for(planted, collect):
 def test_without_descriptors_or_processes_it_says_what_it_could_not_ask(planted, collect, python):
     planted.file("/etc/os-release", "ID=debian\n")
     planted.file("/proc/version", "Linux version 6.1.0\n")
-    for tool in ("dkms", "ldconfig", "gcc", "nvcc", "dpkg-query", "rpm", "dmesg", "journalctl", "systemctl", "uname"):
+    for tool in (
+        "dkms",
+        "ldconfig",
+        "gcc",
+        "nvcc",
+        "dpkg-query",
+        "rpm",
+        "dmesg",
+        "journalctl",
+        "systemctl",
+        "uname",
+    ):
         planted.tool(tool, "sleep 0.3")
     limited = ["sh", "-c", 'ulimit -n 30; exec "$@"', "sh"]
     run = collect(python, f"--sysroot={planted}", before=limited)

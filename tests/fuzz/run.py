@@ -22,11 +22,11 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from doctor.commands.check import run as _command  # noqa: E402, F401 - loaded before the first fork
-from doctor.core.judge import judge  # noqa: E402
+from doctor.core.judge import judge_scopes  # noqa: E402
 from doctor.edition.load import load_matrix  # noqa: E402
 from doctor.errors import EXIT_CODES, DoctorError  # noqa: E402
 from doctor.evidence.open import open_evidence  # noqa: E402
-from doctor.facts.read import read_host  # noqa: E402
+from doctor.facts.read import read_scopes  # noqa: E402
 from doctor.report.machine import to_json  # noqa: E402
 from doctor.report.text import render_check  # noqa: E402
 from tests.fuzz.mutants import mutant  # noqa: E402
@@ -42,11 +42,12 @@ _CRASH = 99
 def in_process(path: Path) -> int:
     """What `check --from` does, without its start; the exit code, or `_CRASH` with a traceback on stderr."""
     try:
-        host = read_host(open_evidence(path))
-        report = judge(host, load_matrix(), tool="mopt-doctor fuzz")
-        said = render_check(report, width=80, verbose=True, host=host)
+        hosts = read_scopes(open_evidence(path))
+        report = judge_scopes(hosts, load_matrix(), tool="mopt-doctor fuzz")
+        said = render_check(report, width=80, verbose=True, host=hosts[0], others=hosts[1:])
         to_json(report)
-        to_json(host)
+        for host in hosts:
+            to_json(host)
     except DoctorError as error:
         return error.exit_code
     except BaseException:  # noqa: BLE001 - any other way out is what this looks for

@@ -11,7 +11,10 @@ from doctor.core.matrix import ToolkitRow
 from doctor.core.versions import Dotted
 from doctor.core.views import default_library, same_version
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "NOT_ASKED"]
+
+#: What `cuda.init` finds where nobody asked: a ready verdict then reaches as far as the evidence.
+NOT_ASKED = "cuInit was not asked in this evidence"
 
 
 @check("cuda.init", "cuInit", applies=(on_gpu_host,), critical=True)
@@ -38,7 +41,7 @@ def _of_caller(case: Case) -> Outcome | None:
 def _not_probed(fact: Absent) -> Outcome:
     if fact.reason == "not_collected":
         # Foreign reports never ask it; what they do not hold cannot leave a verdict open.
-        return skipped("cuInit was not asked in this evidence")
+        return skipped(NOT_ASKED)
     if fact.reason == "not_installed":
         return failed("libcuda.so.1 is not on the host", wanted="cuInit returns 0")
     return unknown("cuInit gave no answer", wanted="cuInit returns 0", why=(fact.detail or fact.reason,))

@@ -30,7 +30,7 @@ __all__ = ["CHECKS"]
 
 
 def _name(case: Case, device: PciDevice) -> str:
-    row = case.matrix.gpu(device.device_id)
+    row = case.matrix.gpu(device.device_id, device.subsystem_id)
     return f"{row.name} [{device.device_id}]" if row else f"[{device.device_id}]"
 
 

@@ -89,7 +89,7 @@ def bars(case: Case) -> Iterator[Outcome]:
 def in_matrix(case: Case) -> Iterator[Outcome]:
     """An id that the matrix lacks is newer than the matrix, or rare: never *unsupported*."""
     for device in case.host.gpus_on_bus:
-        row = case.matrix.gpu(device.device_id)
+        row = case.matrix.gpu(device.device_id, device.subsystem_id)
         if row is None:
             name = case.matrix.edition.name
             text = f"{device.device_id} is not in matrix {name}: newer than it, or not recorded"

@@ -1,4 +1,4 @@
-"""Rows of the matrix as clauses of a model: one file for each kind of relation. Rules here, versions in rows."""
+"""Rows of the matrix as clauses of a model, one file for each kind of relation; versions stay in the rows."""
 
 from __future__ import annotations
 

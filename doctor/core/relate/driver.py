@@ -5,6 +5,7 @@ from __future__ import annotations
 from doctor.core.rows.base import Row
 from doctor.core.rows.hardware import Architecture
 from doctor.core.rows.system import KernelBuild, KernelRow
+from doctor.core.solve.frame import lead
 from doctor.core.solve.model import Model
 from doctor.core.solve.universe import minor_of
 from doctor.core.target import GpuKind
@@ -15,10 +16,10 @@ __all__ = ["relate_driver"]
 
 def relate_driver(model: Model) -> None:
     """All relations of driver, modules and GPUs in the model."""
-    for kind, card, capability in model.gpus:
+    for kind, card, _capability in model.gpus:
         if kind.maker == "nvidia":
             _drives(model, kind, card)
-            _targets(model, kind, card, capability)
+            _targets(model, kind, card)
             if kind.is_nvswitch:
                 _needs_fabric_manager(model, kind, card)
         else:
@@ -47,6 +48,9 @@ def _not_ours(model: Model, kind: GpuKind, card: str) -> None:
 def _drives(model: Model, kind: GpuKind, card: str) -> None:
     matrix = model.universe.matrix
     family = matrix.architecture(kind.architecture)
+    if family is None:
+        says = f"is of the architecture {kind.architecture}, which has no row in this matrix"
+        model.relate("nearest-known-row", (card, 1), says, is_soft=True)
     if family is None or "driver" not in model:
         return
     first, last = family.first_branch, _last_branch(model, kind, family)
@@ -102,7 +106,7 @@ def _flavours(model: Model) -> None:
     if "kernel-modules" not in model:
         return
     for branch in model.universe.branches.values():
-        mine = model.where("driver", lambda version, m=branch.major: minor_of(version)[0] == m)  # type: ignore[misc]
+        mine = model.mask("driver", f"=={branch.major}.*")
         for word, there, relation in (
             ("proprietary", branch.proprietary_module, "open-only-from-620"),
             ("open", branch.open_module, "open-modules-from-515"),
@@ -126,13 +130,15 @@ def _needs_fabric_manager(model: Model, kind: GpuKind, card: str) -> None:
 # --- CUDA targets by GPU --------------------------------------------------------------------------
 
 
-def _targets(model: Model, kind: GpuKind, card: str, capability: str) -> None:
+def _targets(model: Model, kind: GpuKind, card: str) -> None:
     """The toolkits that can compile for a GPU."""
     family = model.universe.matrix.architecture(kind.architecture)
     if family is None:
         return
+    # Where a release was built with it, the release's own list of capabilities says more.
+    is_tied = bool(lead(model.target, model.goal))
     for name in ("cuda", "cuda-toolkit"):
-        if name not in model:
+        if name not in model or (name == "cuda" and is_tied):
             continue
         absent = model.absent(name)
         if family.first_cuda is not None:
@@ -182,10 +188,11 @@ def _builds(model: Model) -> None:
 
 def _builds_on(driver: Dotted, row: KernelRow) -> str:
     """Whether a release builds on a kernel: `yes`, `no` or `unknown`."""
-    build = next((build for build in row.builds if build.branch == driver.major), None)
+    branch = minor_of(driver)[0]
+    build = next((build for build in row.builds if build.branch == branch), None)
     if build is None:
         # A branch that began after all those named was cut from sources that knew the kernel.
-        return "yes" if driver.major > max(other.branch for other in row.builds) else "unknown"
+        return "yes" if branch > max(other.branch for other in row.builds) else "unknown"
     if driver < build.since:
         return "no"
     if build.patched_by and (build.upstream_since is None or driver < build.upstream_since):

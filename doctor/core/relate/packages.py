@@ -26,6 +26,8 @@ def short(component: str) -> str:
 
 def relate_packages(model: Model) -> None:
     """All relations of the package releases in the model."""
+    _hardware(model)
+    _uncovered(model)
     for component in model.names:
         if not model.universe.releases(component):
             continue
@@ -35,14 +37,25 @@ def relate_packages(model: Model) -> None:
         _built_with(model, component)
         _compiled(model, component)
         _variants(model, component)
-    _hardware(model)
+    _rowless(model)
     _cuda_floor(model)
+
+
+def _rowless(model: Model) -> None:
+    """A torch that others pin and no row describes: what it asks for is not known."""
+    if "torch" not in model:
+        return
+    rows = model.universe.releases("torch")
+    without = model.full("torch") & ~model.among("torch", (row.version for row in rows))
+    near = f"torch {rows[-1].version}" if rows else ""
+    says = "has no row in this matrix"
+    model.relate("nearest-known-row", ("torch", without), says, is_soft=True, nearest=near)
 
 
 def _grouped(
     universe: Universe, component: str, key: str, feature: Callable[[Release], Hashable]
 ) -> tuple[tuple[Hashable, Group], ...]:
-    """Releases with the same feature and the same sources, once for all questions; falsy features left out."""
+    """Releases with the same feature and the same sources, once for all questions; empty ones left out."""
 
     def find() -> tuple[tuple[Hashable, Group], ...]:
         found: dict[Hashable, list[Release]] = {}
@@ -120,13 +133,11 @@ def _processors(model: Model, component: str) -> None:
 
 
 def floor_literals(model: Model, floor: Version) -> list[tuple[str, int]]:
-    """What lifts a driver floor: the driver, or compat libraries of that version where the GPUs take them."""
-    if "driver" not in model:
-        return []
-    literals = [("driver", model.where("driver", lambda version: version >= floor))]
-    if "cuda-compat" in model and takes_compat(model):
-        literals.insert(0, ("cuda-compat", model.where("cuda-compat", lambda version: version >= floor)))
-    return literals
+    """What lifts a driver floor: compat libraries of that version where the GPUs take them, or the driver."""
+    driver = ("driver", model.mask("driver", f">={floor}"))
+    if "cuda-compat" not in model or not takes_compat(model):
+        return [driver]
+    return [("cuda-compat", model.mask("cuda-compat", f">={floor}")), driver]
 
 
 def _floor_of(model: Model, major: int) -> ToolkitRow | None:
@@ -139,22 +150,27 @@ def _built_with(model: Model, component: str) -> None:
     for cuda, rows in _grouped(model.universe, component, "cuda", lambda row: row.cuda):
         assert isinstance(cuda, Dotted)
         subject = (component, _mask(model, component, rows))
-        floor = _floor_of(model, cuda.major)
-        literals = floor_literals(model, floor.driver_floor) if floor else []
-        if floor and literals:
-            model.relate(
-                f"driver-floor-cuda{cuda.major}",
-                subject,
-                f"is built with CUDA {cuda}, which needs driver {floor.driver_floor} or newer",
-                *literals,
-                rows=(rows[0], floor),
-            )
+        _floor(model, subject, cuda.major, f"is built with CUDA {cuda}, which ", rows[:1])
         if is_lead:
             whole = len(cuda.parts) == 1
             same = model.where("cuda", lambda v, c=cuda, w=whole: _same_cuda(v, c, is_major=w))  # type: ignore[misc]
             model.relate(
                 "built-with-cuda", subject, f"is built with CUDA {cuda}", ("cuda", same), rows=rows[:1]
             )
+
+
+def _floor(model: Model, subject: tuple[str, int], major: int, words: str, rows: Group = ()) -> None:
+    """The driver that a CUDA major asks for."""
+    if "driver" not in model:
+        return
+    row = _floor_of(model, major)
+    relation = f"driver-floor-cuda{major}"
+    if row is None:
+        says = f"{words}needs a driver that no row of this matrix names"
+        model.relate(relation, subject, says, rows=rows, is_soft=True)
+        return
+    says = f"{words}needs driver {row.driver_floor} or newer"
+    model.relate(relation, subject, says, *floor_literals(model, row.driver_floor), rows=(*rows, row))
 
 
 def _same_cuda(version: Version, cuda: Dotted, *, is_major: bool) -> bool:
@@ -179,17 +195,17 @@ def _variants(model: Model, component: str) -> None:
 def _variant_floor(model: Model, variant: str, major: int) -> None:
     floor = _floor_of(model, major)
     subject = ("tensorrt-variant", model.where("tensorrt-variant", lambda v: v.raw == variant))
-    if floor is None:
-        return
-    literals = floor_literals(model, floor.driver_floor)
-    if literals:
+    if "driver" in model and floor is not None:
+        built = {row.version for row in model.universe.releases("tensorrt") if row.cuda_variants}
+        # A line without a row may be built for a CUDA that no row speaks of.
+        other = ("tensorrt", model.full("tensorrt") & ~model.among("tensorrt", built))
         says = f"is a CUDA {major} build, which needs driver {floor.driver_floor} or newer"
-        model.relate(f"driver-floor-cuda{major}", subject, says, *literals, rows=(floor,))
+        literals = floor_literals(model, floor.driver_floor)
+        model.relate(f"driver-floor-cuda{major}", subject, says, other, *literals, rows=(floor,))
     if "cuda" in model and lead(model.target, model.goal) == "tensorrt":
         same = model.where("cuda", lambda v: minor_of(v)[0] == major)
-        model.relate(
-            "tensorrt-cuda-variant", subject, f"is a CUDA {major} build", ("cuda", same), rows=(floor,)
-        )
+        rows = (floor,) if floor else ()
+        model.relate("tensorrt-cuda-variant", subject, f"is a CUDA {major} build", ("cuda", same), rows=rows)
 
 
 def _cuda_floor(model: Model) -> None:
@@ -199,16 +215,8 @@ def _cuda_floor(model: Model) -> None:
         return  # the floor of the release that it was built for says it
     majors = {minor_of(v)[0] for v in model.domain("cuda") if isinstance(v, Version)}
     for major in sorted(majors):
-        floor = _floor_of(model, major)
-        literals = floor_literals(model, floor.driver_floor) if floor else []
-        if floor and literals:
-            model.relate(
-                f"driver-floor-cuda{major}",
-                ("cuda", model.where("cuda", lambda v, m=major: minor_of(v)[0] == m)),  # type: ignore[misc]
-                f"needs driver {floor.driver_floor} or newer",
-                *literals,
-                rows=(floor,),
-            )
+        mine = model.where("cuda", lambda v, m=major: minor_of(v)[0] == m)  # type: ignore[misc]
+        _floor(model, ("cuda", mine), major, "")
 
 
 # --- code for the GPU -----------------------------------------------------------------------------
@@ -226,34 +234,27 @@ def _compiled(model: Model, component: str) -> None:
             else None
         ),
     )
-    for feature, rows in groups:
-        codes, ptx, cuda, is_unverified = feature  # type: ignore[misc]
+    for _feature, rows in groups:
         subject = (component, _mask(model, component, rows))
         for _kind, _card, capability in model.gpus:
-            _code_for(model, subject, capability, rows, (codes, ptx, cuda), is_weak=is_unverified)
+            _code_for(model, subject, capability, rows)
 
 
-def _code_for(  # noqa: PLR0913
-    model: Model,
-    subject: tuple[str, int],
-    capability: str,
-    rows: Group,
-    code: tuple[tuple[str, ...], str, Dotted | None],
-    *,
-    is_weak: bool,
-) -> None:
-    codes, ptx, cuda = code
+def _code_for(model: Model, subject: tuple[str, int], capability: str, rows: Group) -> None:
+    """One group of releases with the same code against one kind of GPU."""
+    row = rows[0]
+    codes, ptx = row.compute_capability, row.ptx
     numbers = [Dotted(text) for text in codes]
     sure = perhaps = 0
     for position, value in enumerate(model.domain(capability)):
-        verdict = _runs(model, value, numbers, ptx, cuda)  # type: ignore[arg-type]
+        verdict = _runs(model, value, numbers, ptx, row.cuda)  # type: ignore[arg-type]
         sure |= (verdict == "yes") << position
         perhaps |= (verdict != "no") << position
-    if model.target.arch != "x86_64":
-        # The rows were read off the x86-64 wheels.
-        sure = perhaps = model.full(capability) if model.target.arch == "aarch64" else perhaps
+    if model.target.arch != "x86_64" and model.target.arch not in row.cpu:
+        return  # the row was read off the x86-64 wheel: `advice` says that no other was looked at
     relation = f"{short(subject[0])}-compiled-cc"
     says = f"has code for compute capability {', '.join(codes)}"
+    is_weak = "compute_capability" in row.unverified
     model.relate(relation, subject, says, (capability, perhaps), rows=rows[:1], is_soft=is_weak)
     if perhaps != sure:
         says += f"{f' and PTX of {ptx}' if ptx else ''}: whether that serves this GPU is not known"
@@ -297,6 +298,24 @@ def _hardware(model: Model) -> None:
                 _least(model, row, subject, capability)
             if row.compute_capability:
                 _listed(model, row, subject, (capability, kind.compute_capability))
+
+
+def _uncovered(model: Model) -> None:
+    """Releases that no line of GPUs covers, of components that have such lines and no list of their own."""
+    lines: dict[str, list[HardwareSupport]] = {}
+    for row in model.universe.matrix.edition.hardware:
+        lines.setdefault(row.component, []).append(row)
+    for component in ("tensorrt", "tensorrt-llm"):
+        if component not in model or not model.gpus:
+            continue
+        covered = 0
+        for row in lines.get(component, ()):
+            covered |= model.mask(component, row.versions)
+        subject = (component, model.full(component) & ~covered)
+        says = "has no row that tells which GPUs it supports"
+        near = f"hardware {component} {lines[component][-1].versions}" if component in lines else ""
+        relation = f"{short(component)}-hardware"
+        model.relate(relation, subject, says, is_soft=True, nearest=near)
 
 
 def _least(model: Model, row: HardwareSupport, subject: tuple[str, int], capability: str) -> None:

@@ -62,7 +62,7 @@ def _refuses(family: Architecture | None, field: str) -> bool:
     return family is not None and getattr(family, field) is False and field not in family.unverified
 
 
-def _say(
+def _say(  # noqa: PLR0913 - the last two are for one caller each
     model: Model,
     words: tuple[str, str, str],
     met: tuple[str, int],
@@ -99,7 +99,7 @@ def _kv_cache(model: Model) -> None:
 
 
 def _compiles(model: Model) -> None:
-    """nvcc is a program of the toolkit: the driver brings none, whatever nvidia-smi prints."""
+    """Nvcc is a program of the toolkit: the driver brings none, whatever nvidia-smi prints."""
     matrix = model.universe.matrix
     found = (matrix.rule("cuda-column-of-nvidia-smi"), matrix.rule("nvcc-ignores-driver"))
     rows = tuple(row for row in found if row is not None)

@@ -42,7 +42,7 @@ class GpuMaker(Row, frozen=True, kw_only=True):
 
 
 class ProductClass(Row, frozen=True, kw_only=True):
-    """Which bulletins speak of a card: NVIDIA names floors for GeForce and RTX apart from data-center ones."""
+    """Which bulletins speak of a card: NVIDIA names floors for GeForce and RTX apart from the others."""
 
     products: Literal["data-center", "geforce-rtx"]
     words: tuple[str, ...] = ()

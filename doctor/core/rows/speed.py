@@ -25,7 +25,7 @@ class GpuSpeed(Row, frozen=True, kw_only=True):
     fp16_tflops: float | None = None
     fp8_tflops: float | None = None
     fp4_tflops: float | None = None
-    power_w: int
+    power_w: int | None = None
     measured_bf16_tflops: float | None = None
     """Best matrix product found by the ml-engineering finder, mean of 100."""
     measured_fp8_tflops: float | None = None

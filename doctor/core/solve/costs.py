@@ -22,6 +22,12 @@ _Level = Callable[[Model, str, Value], int]
 
 def costs(model: Model, policy: Policy) -> list[list[int]]:
     """`[variable][value]`: levels packed into one number, the first level in the highest bits."""
+    if policy not in model.costs:
+        model.costs[policy] = _table(model, policy)
+    return model.costs[policy]
+
+
+def _table(model: Model, policy: Policy) -> list[list[int]]:
     levels = _LEVELS[policy]
     table = []
     main = lead(model.target, model.goal)
@@ -50,7 +56,8 @@ def present(model: Model, name: str) -> str:
     target = model.target
     if name == "python":
         system = system_of(model.universe.matrix, target.os) if target.os else None
-        return target.python or (str(system.python) if system else "")
+        own = ".".join(map(str, system.python.parts[:2])) if system else ""
+        return target.version(name) or target.python or own
     if name == "gcc" and not target.version("gcc"):
         system = system_of(model.universe.matrix, target.os) if target.os else None
         return str(system.gcc) if system else ""
@@ -87,9 +94,17 @@ def _minutes(model: Model, name: str, value: Value) -> int:
 
 def advisories_open(model: Model, name: str, value: Value) -> tuple[str, ...]:
     """The bulletins that a version has not answered, by number."""
-    if type(value) is str or name not in ("driver", "container-toolkit"):
+    if not isinstance(value, Version) or name not in ("driver", "container-toolkit"):
         return ()
-    number = minor_of(value)[0]  # type: ignore[arg-type]
+    classes = sorted({kind.products for kind in model.target.gpus})
+    kept = model.universe.kept(f"open {name} {classes}", lambda: dict[str, tuple[str, ...]]())
+    if value.raw not in kept:
+        kept[value.raw] = _unanswered(model, name, value)
+    return kept[value.raw]
+
+
+def _unanswered(model: Model, name: str, value: Version) -> tuple[str, ...]:
+    number = minor_of(value)[0]
     found = []
     for bulletin, fixes, newest in _bulletins(model, name):
         if name != "driver":
@@ -121,7 +136,7 @@ def is_ended(model: Model, name: str, value: Value) -> bool:
     """Whether a driver is of a branch without support."""
     if name != "driver" or type(value) is str:
         return False
-    branch = model.universe.branches.get(minor_of(value)[0])  # type: ignore[arg-type]
+    branch = model.universe.branches.get(minor_of(value)[0])
     return branch is None or branch.status != "supported"
 
 
@@ -136,7 +151,7 @@ def _ended(model: Model, name: str, value: Value) -> int:
 # --- taste ----------------------------------------------------------------------------------------
 
 
-def _unripe(model: Model, name: str, value: Value) -> int:
+def _unripe(_model: Model, _name: str, value: Value) -> int:
     """Candidates and other pre-releases."""
     return int(isinstance(value, Version) and value.scheme == "pep440" and value.key.is_prerelease)
 
@@ -146,7 +161,7 @@ def _branch(model: Model, name: str, value: Value) -> int:
     if name != "driver" or type(value) is str:
         return 0
     branches = model.universe.branches
-    branch = branches.get(minor_of(value)[0])  # type: ignore[arg-type]
+    branch = branches.get(minor_of(value)[0])
     if branch is None:
         return 1 << 20
     order = sorted(branches)
@@ -167,10 +182,10 @@ def _source_of_python(model: Model, name: str, value: Value) -> int:
         return 0
     system = system_of(model.universe.matrix, model.target.os) if model.target.os else None
     offered = {minor_of(more) for more in (system.python, *system.more_pythons)} if system else set()
-    return 1 if value.key.release[:2] in offered else 2  # type: ignore[union-attr]
+    return 1 if isinstance(value, Version) and value.key.release[:2] in offered else 2
 
 
-def _flavour(model: Model, name: str, value: Value) -> int:
+def _flavour(_model: Model, name: str, value: Value) -> int:
     """Open modules where nothing speaks against them: later branches have no others."""
     return int(name == "kernel-modules" and str(value) == "proprietary")
 

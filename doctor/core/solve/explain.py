@@ -25,17 +25,17 @@ def minimal(
     model: Model,
     links: frozenset[int],
     background: frozenset[int] = frozenset(),
-    spare: Sequence[int] = (),
+    spare: Sequence[frozenset[int]] = (),
 ) -> tuple[int, ...]:
     """The links that cannot hold together, none of which can be left out; `background` is taken for granted.
 
-    `spare` are links that a reader would rather not see: they go first, where others do.
+    `spare` are groups that a reader would rather not see: they go first, where others do.
     """
     network = model.network()
     links = links - background
-    for link in spare:
-        rest = links - {link}
-        if link in links and network.refute(rest | background) is not None:
+    for group in spare:
+        rest = links - group
+        if rest != links and network.refute(rest | background) is not None:
             links = rest
     core = network.refute(links | background)
     if core is None:
@@ -61,7 +61,7 @@ def sentence(model: Model, number: int, domains: Sequence[int] | None = None) ->
 
 
 def _subject(model: Model, link: Link, mask: int) -> str:
-    if link.subject.startswith("gpu"):
+    if link.subject.partition("#")[0] == "gpu":
         return str(model.domain(link.subject)[0])
     positions = bits(mask)
     domain = model.domain(link.subject)
@@ -122,7 +122,7 @@ def _held(model: Model, component: str) -> list[frozenset[int]]:
 
 
 def admissible(model: Model, component: str, links: frozenset[int]) -> int:
-    """The values of a component with which the links hold. Ends of runs are tried, what is between follows."""
+    """The values of a component with which the links hold. Ends of runs are tried, the rest follows."""
     domains = model.network().domains(links)
     if domains is None:
         return 0

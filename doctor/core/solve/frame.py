@@ -9,7 +9,7 @@ from doctor.core.goal import Goal, Term
 from doctor.core.rows.system import SystemRow
 from doctor.core.sets import VersionSet
 from doctor.core.solve.model import ABSENT, OTHER, Link, Model, Value
-from doctor.core.solve.universe import Universe, minor_of
+from doctor.core.solve.universe import Universe, ascending, minor_of
 from doctor.core.target import Target, system_of
 from doctor.core.versions import Version
 from doctor.errors import UsageError
@@ -89,11 +89,10 @@ def _add_gpus(model: Model) -> None:
         tail = f"#{number + 1}" if number else ""
         card, capability = f"gpu{tail}", f"compute-capability{tail}"
         model.add_variable(card, (kind.name, OTHER))
-        values: list[Version] = list(known)
+        values: set[Version] = {*known}
         if kind.compute_capability:
-            own = model.universe.version("compute-capability", kind.compute_capability)
-            values = sorted({*values, own}, key=lambda version: version.key)
-        model.add_variable(capability, values)
+            values.add(_parsed(model.universe, "compute-capability", kind.compute_capability))
+        model.add_variable(capability, ascending(values))
         model.gpus.append((kind, card, capability))
         text = f"{kind.name}, compute capability {kind.compute_capability}".removesuffix(
             ", compute capability "
@@ -119,14 +118,18 @@ def _add_system(model: Model, system: SystemRow | None, mode: Mode) -> None:
                 raise UsageError(f"`{target.kernel}` is no kernel", hints=("for example `6.8`",)) from None
         else:
             _fact(model, "kernel", f"the kernel is {target.kernel}", None)
+    if system is not None and model.delivery == "system":
+        own = ".".join(map(str, system.python.parts[:2]))
+        model.add_variable("python", (universe.version("python", own), OTHER))
+        _fact(model, "python", f"python is {own} on {system.system}", system)
     if system is not None and model.delivery != "container":
         model.add_variable("glibc", (system.glibc, OTHER))
         _fact(model, "glibc", f"glibc is {system.glibc} on {system.system}", system)
     if system is not None and system.cuda_repo:
         model.add_variable("cuda-repo", (universe.version("cuda-repo", system.cuda_repo),))
     if system is not None and not target.version("gcc") and _wants_compiler(model):
-        gccs = {*universe.known("gcc"), system.gcc}
-        model.add_variable("gcc", sorted(gccs, key=lambda version: version.key))
+        gccs: set[Version] = {*universe.known("gcc"), system.gcc}
+        model.add_variable("gcc", ascending(gccs))
         model.say(
             Link(
                 relation="gcc",
@@ -228,11 +231,16 @@ def _values(model: Model, component: str, mode: Mode) -> list[Value]:
         known.add(_parsed(universe, component, present))
     for term in specs_of(model, component):
         known.update(_beyond(model, term, known))
-    row = universe.matrix.component(component)
-    if row is not None and not row.complete_since:
-        known.update(_pinned(universe, component))
+    known.update(_pinned(universe, component))
+    if component == "cuda":
+        # What a release was built with exists, toolkit row or not.
+        built = (row.cuda for row in universe.releases(lead(target, model.goal)) if row.cuda is not None)
+        minors = {minor_of(version) for version in known}
+        known.update(
+            version for version in built if len(version.parts) > 1 and minor_of(version) not in minors
+        )
     scheme_is_name = universe.scheme(component) == "name"
-    values: list[Value] = sorted(known, key=lambda v: v.raw if scheme_is_name else v.key)  # type: ignore[assignment]
+    values: list[Value] = [*sorted(known, key=lambda version: version.raw if scheme_is_name else version.key)]
     named = any(term.component == component for term in model.goal.terms)
     if component in _OPTIONAL and not (mode == "pick" and named):
         values.insert(0, ABSENT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,14 @@ ABSENT = "not installed"
 OTHER = "another"
 #: A version, `ABSENT`, or `OTHER`: something else than what is there, of which nothing more is said.
 Value = Version | str
+
+
+class _Domain(NamedTuple):
+    """The values of a variable, where each stands, and the masks of sets of them."""
+
+    values: tuple[Value, ...]
+    places: dict[Value, int]
+    masks: dict[str, int]
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +64,10 @@ class Model:
         """Each kind of GPU, and its variables for the card and its capability."""
         self._index: dict[str, int] = {}
         self._places: list[dict[Value, int]] = []
-        self._masks: dict[tuple[str, str], int] = {}
+        self.costs: dict[str, list[list[int]]] = {}
+        """By policy, once the model is whole; see `doctor.core.solve.costs`."""
+        self._network: Network | None = None
+        self._masks: list[dict[str, int]] = []
 
     # --- variables --------------------------------------------------------------------------------
 
@@ -67,8 +78,15 @@ class Model:
         """A variable; its values stand in ascending order, best known last."""
         self._index[name] = len(self.names)
         self.names.append(name)
-        self.values.append(tuple(values))
-        self._places.append({value: position for position, value in enumerate(self.values[-1])})
+        listed = tuple(values)
+        # Questions about other machines share most domains, and with them the masks of sets.
+        domain = self.universe.kept(
+            f"domain {name} {' '.join(map(str, listed))}",
+            lambda: _Domain(listed, {value: position for position, value in enumerate(listed)}, {}),
+        )
+        self.values.append(domain.values)
+        self._places.append(domain.places)
+        self._masks.append(domain.masks)
 
     def index(self, name: str) -> int:
         return self._index[name]
@@ -81,11 +99,11 @@ class Model:
 
     def mask(self, name: str, spec: str) -> int:
         """The values that a set names. `*` is every one that is there; `OTHER` is inside each set."""
-        key = (name, spec)
-        if key not in self._masks:
+        masks = self._masks[self._index[name]]
+        if spec not in masks:
             wanted = self.universe.set_of(name, spec)
-            self._masks[key] = self.where(name, lambda version: version in wanted)
-        return self._masks[key]
+            masks[spec] = self.where(name, lambda version: version in wanted)
+        return masks[spec]
 
     def where(self, name: str, holds: Callable[[Version], bool]) -> int:
         """The values for which something holds, and `OTHER`."""
@@ -124,6 +142,7 @@ class Model:
         ]
         found = [clause for clause in found if not self._is_empty(clause)]
         if found:
+            self._network = None
             self.links.append(link)
             self.clauses.extend(found)
 
@@ -131,7 +150,7 @@ class Model:
         """True when every assignment meets it."""
         return any(mask == (1 << len(self.values[variable])) - 1 for variable, mask in clause.literals)
 
-    def relate(
+    def relate(  # noqa: PLR0913 - a relation has these parts
         self,
         relation: str,
         subject: tuple[str, int],
@@ -161,8 +180,12 @@ class Model:
 
     def network(self, links: frozenset[int] | None = None) -> Network:
         """The solver's view, with all clauses or those of some links."""
-        chosen = self.clauses if links is None else [c for c in self.clauses if c.link in links]
-        return Network([len(values) for values in self.values], chosen)
+        sizes = [len(values) for values in self.values]
+        if links is not None:
+            return Network(sizes, [clause for clause in self.clauses if clause.link in links])
+        if self._network is None:
+            self._network = Network(sizes, self.clauses)
+        return self._network
 
     def hard(self) -> frozenset[int]:
         """The links that are known to be so."""

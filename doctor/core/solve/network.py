@@ -70,7 +70,7 @@ class Network:
         return {self._clauses[index].link for index in failure.core}
 
     def solve(self, costs: Sequence[Sequence[int]] | None = None) -> list[int] | None:
-        """The cheapest assignment as value numbers, `costs[variable][value]` added up; None if there is none."""
+        """The cheapest assignment as value numbers, `costs[variable][value]` added up; None without any."""
         found = _Search(self, None, costs)
         found.run()
         return found.best

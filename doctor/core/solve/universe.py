@@ -11,7 +11,7 @@ from doctor.core.rows.package import Release
 from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted, Pep440, Scheme, Version, parse
 
-__all__ = ["Universe", "minor_of"]
+__all__ = ["Universe", "ascending", "minor_of"]
 
 V = TypeVar("V")
 
@@ -19,7 +19,7 @@ V = TypeVar("V")
 _LIKE_DRIVER = ("driver", "fabric-manager", "imex")
 #: Components that carry those of CUDA toolkits.
 _LIKE_CUDA = ("cuda", "cuda-toolkit")
-_GCC_MAJORS = range(8, 17)
+_GCC_MAJORS = range(8, 21)
 
 
 class Universe:
@@ -81,15 +81,15 @@ class Universe:
         if row is not None and row.words:
             return tuple(parse(word, "name") for word in row.words)
         if component in _LIKE_DRIVER:
-            return _ascending(release for branch in self.branches.values() for release in branch.releases)
+            return ascending(release for branch in self.branches.values() for release in branch.releases)
         if component in _LIKE_CUDA:
-            return _ascending(row.cuda for row in self.matrix.edition.toolkits)
+            return ascending(row.cuda for row in self.matrix.edition.toolkits)
         if component == "cuda-compat":
             # A compat package is cut from the driver that came with its toolkit.
-            return _ascending(row.driver for row in self.matrix.edition.toolkits if row.driver is not None)
+            return ascending(row.driver for row in self.matrix.edition.toolkits if row.driver is not None)
         if component == "compute-capability":
             families = self.matrix.edition.architectures
-            return _ascending(Dotted(text) for family in families for text in family.compute_capability)
+            return ascending(Dotted(text) for family in families for text in family.compute_capability)
         if component == "python":
             return self._pythons()
         if component == "gcc":
@@ -99,25 +99,26 @@ class Universe:
             tools = [
                 tool.version for tool in self.matrix.edition.tools if tool.component == "container-toolkit"
             ]
-        return _ascending(tools) if tools else self._released(component)
+        return ascending(tools) if tools else self._released(component)
 
     def _released(self, component: str) -> tuple[Version, ...]:
         """Releases, after the lines that came before the first of them: `8.6` of TensorRT."""
         rows = tuple(row.version for row in self.releases(component))
         lines = [row.versions for row in self.matrix.edition.hardware if row.component == component]
         first = (bound for line in lines for bound in self.set_of(component, line).bounds[:1])
-        return (*_ascending(line for line in first if rows and line < rows[0]), *rows)
+        return (*ascending(line for line in first if rows and line < rows[0]), *rows)
 
     def _pythons(self) -> tuple[Version, ...]:
         """Every minor that a wheel was compiled for or a system brings."""
         minors = {text for row in self.matrix.edition.releases for text in row.interpreters}
         for system in self.matrix.edition.systems:
             minors.update(".".join(map(str, p.parts[:2])) for p in (system.python, *system.more_pythons))
-        return _ascending(Pep440(text) for text in minors)
+        return ascending(Pep440(text) for text in minors)
 
 
-def _ascending(versions: Iterable[Version]) -> tuple[Version, ...]:
-    return tuple(sorted({version: None for version in versions}, key=lambda version: version.key))
+def ascending(versions: Iterable[Version]) -> tuple[Version, ...]:
+    """Versions in their order, each once."""
+    return tuple(sorted(dict.fromkeys(versions), key=lambda version: version.key))
 
 
 @lru_cache(maxsize=2048)
