@@ -24,18 +24,26 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 ## make doctor   judge this host; makes .venv first if needed. ARGS='--from host.tar.gz' passes options
-# A verdict was printed on 0, 1 and 3; anything else means that it was not.
+# A verdict was printed on 0, 1 and 3; anything else means that it was not. stdout is the answer alone.
 .PHONY: doctor
 doctor: $(VENV)/.doctor
 	@code=0; $(VENV)/bin/mopt-doctor check $(ARGS) || code=$$?; \
-	$(PYTHON) -I -c 'import sys; from doctor.errors import EXIT_CODES; c = int(sys.argv[1]); \
-	print("make doctor: mopt-doctor ended with exit code", c, "(" + EXIT_CODES.get(c, "a signal") + ")")' $$code; \
+	$(PYTHON) -I -c 'import sys; from doctor.errors import COMMAND_CODES as own, EXIT_CODES as all; \
+	c = int(sys.argv[1]); print("make doctor: mopt-doctor ended with exit code", c, \
+	"(" + (all | own["check"]).get(c, "a signal") + ")", file=sys.stderr)' $$code; \
 	case $$code in 0|1|3) ;; *) exit $$code ;; esac
 
 ## make test     what CI runs: lint, then the tests on the tree and on the built wheel, on each Python here
+# A stage that fails stops no other: one run tells all that is wrong.
 .PHONY: test
-test: lint test-tree test-wheel test-versions
-	@$(PYTHON) -I .ci/totals $(REPORTS)/*.xml
+test: $(VENV)/.dev
+	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*.xml
+	@failed=(); \
+	for stage in lint test-tree test-wheel test-versions; do \
+	  $(MAKE) --no-print-directory $$stage || failed+=($$stage); \
+	done; \
+	$(PYTHON) -I .ci/totals $(REPORTS) || failed+=(totals); \
+	if [ $${#failed[@]} -gt 0 ]; then echo "make test: failed: $${failed[*]}" >&2; exit 1; fi
 
 ## make check    its fast part: lint, and the tests that take a moment
 .PHONY: check
@@ -57,7 +65,7 @@ lint: $(VENV)/.dev
 
 .PHONY: test-tree
 test-tree: $(VENV)/.dev
-	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*.xml
+	@mkdir -p $(REPORTS)
 	@echo "== the tree"
 	@$(PYTEST) -m "not wheel" --junitxml=$(REPORTS)/tree.xml
 
@@ -70,7 +78,9 @@ test-wheel: dist/.built
 .PHONY: test-versions
 test-versions: dist/.built
 	@mkdir -p $(REPORTS)
-	@for version in 3.10 3.13; do .ci/on-wheel $$version -n $(WORKERS) tests/core tests/facts tests/edition tests/test_hosts.py; done
+	@code=0; for version in 3.10 3.13; do \
+	  .ci/on-wheel $$version -n $(WORKERS) tests/core tests/facts tests/edition tests/test_hosts.py || code=1; \
+	done; exit $$code
 
 ## make wheel    wheel and sdist in dist/
 .PHONY: wheel
@@ -114,11 +124,11 @@ $(PYTHON):
 
 # Stamps: a second run installs nothing.
 $(VENV)/.doctor: pyproject.toml hatch_build.py | $(PYTHON)
-	@echo "installing mopt-doctor into $(VENV)"
+	@echo "installing mopt-doctor into $(VENV)" >&2
 	@$(PIP) -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml hatch_build.py | $(PYTHON)
-	@echo "installing mopt-doctor and its development tools into $(VENV)"
+	@echo "installing mopt-doctor and its development tools into $(VENV)" >&2
 	@$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.doctor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from doctor import __version__
-from doctor.errors import DoctorError, MatrixError, exit_code_table
+from doctor.errors import DoctorError, MatrixError, UsageError, exit_code_table
 
 __all__ = ["build_parser", "main", "program"]
 
@@ -18,10 +19,14 @@ TYPE_CHECKING = False  # the import of typing is not free
 if TYPE_CHECKING:
     from typing import NoReturn
 
-_EPILOG = f"exit codes:\n{exit_code_table()}\n\nIt changes nothing on the host, and asks no network."
+_PROMISE = "It changes nothing on the host, and asks no network."
 
 #: Options that may stand before a command, or without one; any other first option is one of `check`.
 _OF_NO_COMMAND = ("-h", "--help", "--version", "--debug")
+
+
+#: What a write to stdout ends with on a full or broken disk.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _Interrupted(Exception):  # noqa: N818 - a signal is no error
@@ -36,12 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = build_parser(arguments[0]).parse_args(arguments)
     if not hasattr(options, "run"):
         options = build_parser().parse_args([*arguments, "check"])
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+            signal.signal(number, _terminate)
     try:
+        _trust_what_runs()
         code = int(options.run(options))
-        sys.stdout.flush()
-    except DoctorError as error:
-        return _complain(error, debug=options.debug)
+        _flush()
     except BrokenPipeError:
         # The reader (`| head`) has what it wanted; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,8 +57,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _Interrupted:
         return _say_interrupted(143)
     except Exception as error:  # noqa: BLE001 - the border: a bug is told in one line, kept whole for --debug
-        return _bug(error, debug=options.debug)
+        return _failed(error, debug=options.debug)
     return code
+
+
+def _flush() -> None:
+    """What was printed reaches its reader now. Raises UsageError when it cannot (a full disk)."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _unwritten(error) from None
+
+
+def _unwritten(error: OSError) -> UsageError:
+    return UsageError(f"the answer cannot be written: {error.strerror}")
+
+
+def _failed(error: Exception, *, debug: bool) -> int:
+    """The exit code of an error that reached the border, once it is told."""
+    if isinstance(error, DoctorError):
+        return _complain(error, debug=debug)
+    if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
+        return _complain(_unwritten(error), debug=debug)
+    return _bug(error, debug=debug)
+
+
+def _trust_what_runs() -> None:
+    """Root runs no command, not even one that lists, from files that somebody else could have written."""
+    if os.geteuid() == 0:
+        from doctor.config import check_root_ownership, load_settings
+
+        # Only the data folder matters here: a bad timeout is for the command to refuse, if it has one.
+        check_root_ownership(load_settings(environ={"MOPT_DATA": os.environ.get("MOPT_DATA", "")}))
 
 
 def program() -> NoReturn:
@@ -62,10 +100,26 @@ def program() -> NoReturn:
     for a fraction of a second (CPython 3.11).
     """
     gc.disable()
+    _open_streams()
     code = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        # `main` has told what could not be written; there is nobody left to tell.
+        os._exit(code or 2)
     os._exit(code)
+
+
+def _open_streams() -> None:
+    """Null streams where the caller closed them: a verdict is the exit code, whoever reads the text."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is this
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, "r" if name == "stdin" else "w", closefd=False))  # noqa: SIM115
 
 
 def _terminate(_signum: int, _frame: object) -> None:
@@ -122,7 +176,7 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
         prog="mopt-doctor",
         description="Judges an NVIDIA inference host: does its stack fit together, and what is the one cause"
         " if it does not. Without a command: `check`.",
-        epilog=_EPILOG,
+        epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -136,16 +190,20 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     return parser
 
 
+def _epilog(command: str = "") -> str:
+    return f"exit codes:\n{exit_code_table(command)}\n\n{_PROMISE}"
+
+
 _Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _command(commands: _Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
-    """One command: `run` is `MODULE:FUNCTION` below doctor.commands, imported when it runs."""
+    """One command, `matrix show` for an inner one; `run` is `MODULE:FUNCTION` below doctor.commands."""
     one: argparse.ArgumentParser = commands.add_parser(  # type: ignore[attr-defined]
-        name,
+        name.rpartition(" ")[2],
         help=summary,
         description=summary[0].upper() + summary[1:] + ".",
-        epilog=_EPILOG,
+        epilog=_epilog(name),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -192,9 +250,13 @@ def _add_source(one: argparse.ArgumentParser) -> None:
 
 
 def _add_check(commands: _Commands) -> None:  # type: ignore[valid-type]
-    one = _command(commands, "check", "judge this host, or a bundle taken on another one", "check:run")
+    one = _command(commands, "check", "judge this host, or what was taken on another one", "check:run")
     one.add_argument(
-        "--from", dest="bundle", metavar="FILE", help="a bundle of `collect` instead of this host"
+        "--from",
+        dest="bundle",
+        metavar="FILE",
+        help="instead of this host: a bundle of `collect`, an nvidia-bug-report.log[.gz], or pasted output of"
+        " nvidia-smi, collect_env, dmesg, dkms status, lspci -nn, and the like",
     )
     _add_source(one)
     one.add_argument("--goal", default="present", metavar="GOAL", help="what the host is for (present)")
@@ -223,7 +285,7 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(commands, "matrix", "look into the compatibility matrix", "matrix:show")
     one.set_defaults(kind=None, query="", json=False)
     inner = one.add_subparsers(metavar="COMMAND", parser_class=_InnerParser)
-    show = _command(inner, "show", "show the edition, or the rows of one thing in it", "matrix:show")
+    show = _command(inner, "matrix show", "show the edition, or the rows of one thing in it", "matrix:show")
     assert isinstance(show, _InnerParser)
     show.asks = True
     show.add_argument("kind", nargs="?", help="gpu, driver, cuda, vllm, torch, os, kernel, flag, metric, …")
@@ -231,7 +293,9 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     show.add_argument("--json", action="store_true", help="rows as JSON")
     _add_pick(inner)
     _add_why(inner)
-    validate = _command(inner, "validate", "check the matrix source, all faults at once", "matrix:validate")
+    validate = _command(
+        inner, "matrix validate", "check the matrix source, all faults at once", "matrix:validate"
+    )
     validate.add_argument("directory", nargs="?", metavar="DIR", help="a matrices folder (the installed one)")
     validate.add_argument("--stats", action="store_true", help="count rows")
 
@@ -255,14 +319,14 @@ def _add_target(one: argparse.ArgumentParser) -> None:
 
 
 def _add_pick(inner: _Commands) -> None:  # type: ignore[valid-type]
-    one = _command(inner, "pick", "choose a stack for a goal, and say why", "matrix_pick:run")
+    one = _command(inner, "matrix pick", "choose a stack for a goal, and say why", "matrix_pick:run")
     _add_target(one)
     one.add_argument("--alternatives", type=int, default=0, metavar="N", help="so many other stacks, too (0)")
     one.add_argument("-o", dest="output", metavar="FILE", help="write the stack to FILE, as JSON")
 
 
 def _add_why(inner: _Commands) -> None:  # type: ignore[valid-type]
-    one = _command(inner, "why", "explain why a combination holds, or does not", "matrix_why:run")
+    one = _command(inner, "matrix why", "explain why a combination holds, or does not", "matrix_why:run")
     one.add_argument("spec", nargs="*", metavar="SPEC", help="driver==570.133.20 vllm==0.33.0, flag:NAME, …")
     _add_target(one)
 
@@ -271,7 +335,7 @@ def _add_config(commands: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(commands, "config", "look at the settings", "config:show")
     one.set_defaults(json=False, timeout=None, no_color=False, ascii=False)
     inner = one.add_subparsers(metavar="COMMAND")
-    show = _command(inner, "show", "show each setting and where it came from", "config:show")
+    show = _command(inner, "config show", "show each setting and where it came from", "config:show")
     show.add_argument("--json", action="store_true", help="as JSON")
-    show.add_argument("--timeout", metavar="S", help=argparse.SUPPRESS)
+    show.add_argument("--timeout", metavar="S", help="seconds, as `check --timeout` would take them")
     _add_look(show)

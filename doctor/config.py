@@ -137,35 +137,50 @@ def _colour(no_color: bool, environ: Mapping[str, str], terminal: bool) -> tuple
 def ownership_faults(path: str) -> Iterator[str]:
     """Why a file or folder may not be trusted by root: what somebody else could replace or rewrite.
 
-    As sshd's StrictModes: it, every parent, and everything inside are owned by root and not writable by
-    group or others. A sticky parent (`/tmp`) is no fault: others cannot rename or remove root's entry.
+    As sshd's StrictModes: it, every link on the way to it, every parent of both, and everything inside
+    are owned by root and not writable by group or others. A sticky parent (`/tmp`) is no fault: others
+    cannot rename or remove root's entry in it.
     """
-    resolved = os.path.realpath(path)
-    yield from _faults_of(resolved, is_parent=False)
-    if os.path.isdir(resolved):
-        yield from _faults_inside(resolved)
-    while resolved != os.path.dirname(resolved):
-        resolved = os.path.dirname(resolved)
-        yield from _faults_of(resolved, is_parent=True)
+    seen: set[str] = set()
+    for step in _way_to(os.path.abspath(path)):
+        yield from _faults_of_way(step, seen)
+    yield from _faults_inside(os.path.realpath(path))
+
+
+def _way_to(path: str) -> Iterator[str]:
+    """The path, and what each link in it leads to; at most 40 links, as the kernel follows."""
+    for _ in range(40):
+        yield path
+        if not os.path.islink(path):
+            break
+        path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+    yield os.path.realpath(path)
+
+
+def _faults_of_way(path: str, seen: set[str]) -> Iterator[str]:
+    """Faults of a path itself, links not followed, and of each of its parents."""
+    is_parent = False
+    while path not in seen:
+        seen.add(path)
+        yield from _faults_of(path, is_parent=is_parent)
+        path, is_parent = os.path.dirname(path), True
 
 
 def _faults_inside(folder: str) -> Iterator[str]:
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if name != "__pycache__"]
-        for name in (*folders, *files, "__pycache__"):
-            if name != "__pycache__" or os.path.isdir(os.path.join(parent, name)):
-                yield from _faults_of(os.path.join(parent, name), is_parent=False)
+        for name in (*folders, *files):
+            yield from _faults_of(os.path.join(parent, name), is_parent=False)
 
 
 def _faults_of(step: str, *, is_parent: bool) -> Iterator[str]:
     try:
-        status = os.stat(step)
+        status = os.lstat(step)
     except OSError as error:
         yield f"`{step}` cannot be examined: {error.strerror}"
         return
     if status.st_uid != 0:
         yield f"`{step}` is owned by uid {status.st_uid}, not by root"
-    elif _is_writable_by_others(status.st_mode, is_parent=is_parent):
+    elif not stat.S_ISLNK(status.st_mode) and _is_writable_by_others(status.st_mode, is_parent=is_parent):
         yield f"`{step}` is writable by group or others (mode {stat.S_IMODE(status.st_mode):04o})"
 
 
@@ -173,32 +188,52 @@ def _is_writable_by_others(mode: int, *, is_parent: bool) -> bool:
     return bool(mode & 0o022) and not (is_parent and mode & stat.S_ISVTX)
 
 
+#: What is imported beside the doctor, by itself or by its witnesses.
+_DEPENDENCIES = ("msgspec", "psutil", "distro", "pynvml.py", "yaml", "packaging")
+_FAULTS_SHOWN = 5
+
+
+def _trusted(settings: Settings) -> Iterator[str]:
+    """Everything that root would run or believe: code, interpreter, environment, data."""
+    import sys
+
+    yield os.path.dirname(__file__)
+    yield os.path.join(settings.data, "matrices")
+    yield sys.executable
+    site = os.path.dirname(os.path.dirname(msgspec.__file__ or __file__))
+    for name in os.listdir(site):
+        # A .pth file may import at start, whatever is asked for.
+        if name in _DEPENDENCIES or name.endswith(".pth"):
+            yield os.path.join(site, name)
+    marker = os.path.join(sys.prefix, "pyvenv.cfg")
+    if os.path.exists(marker):
+        yield marker
+        yield os.path.dirname(sys.executable)
+
+
 def check_root_ownership(settings: Settings) -> None:
     """Refuse to run as root from files that somebody else could have written. Does nothing otherwise.
 
-    Raises ConfigError naming each fault and the commands that make a root-owned installation.
+    Raises ConfigError naming the faults and the commands that make a root-owned installation.
     """
     if os.geteuid() != 0:
         return
-    import sys
-
-    trusted = {
-        os.path.dirname(__file__),
-        sys.executable,
-        os.path.join(settings.data, "matrices"),
-        *(os.path.dirname(m.__file__) for m in (msgspec,) if m.__file__),
-    }
-    faults = sorted({fault for path in trusted for fault in ownership_faults(path)})
+    faults = list(dict.fromkeys(fault for path in _trusted(settings) for fault in ownership_faults(path)))
     if faults:
+        shown = [*faults[:_FAULTS_SHOWN], *_rest(len(faults) - _FAULTS_SHOWN)]
         raise ConfigError(
-            "root would run code or data that another user can change:\n  " + "\n  ".join(faults),
+            "root would run code or data that another user can change:\n  " + "\n  ".join(shown),
             hints=(
                 "`python3 -m venv /opt/mopt-doctor`",
-                "`/opt/mopt-doctor/bin/pip install mopt-doctor`",
+                "`/opt/mopt-doctor/bin/pip install PATH` of a clone or wheel that you trust",
                 "`/opt/mopt-doctor/bin/mopt-doctor check`",
                 "or run it as the owner: most of `check` needs no root",
             ),
         )
+
+
+def _rest(count: int) -> tuple[str, ...]:
+    return (f"and {count} more",) if count > 0 else ()
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -223,6 +258,6 @@ def refuse_engine_mix(site: str | os.PathLike[str] | None = None) -> None:
             " different versions of PyTorch and CUDA, and one of them was installed over the other",
             hints=(
                 "give each engine an environment of its own: `python3 -m venv /opt/vllm`",
-                "and mopt-doctor its own: `pipx install mopt-doctor`",
+                "and mopt-doctor its own: `pipx install PATH` of its clone or wheel",
             ),
         )

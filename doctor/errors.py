@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "COMMAND_CODES",
     "EXIT_CODES",
     "ConfigError",
     "DoctorError",
@@ -15,7 +16,8 @@ __all__ = [
     "exit_code_table",
 ]
 
-#: code -> what it means to whoever reads it. `check` uses 0, 1, 2, 3, 70 and the signals.
+#: code -> what it means to whoever reads it, whatever the command. 4 and 5 are kept for commands that change
+#: or measure a host; no command of this version does.
 EXIT_CODES: dict[int, str] = {
     0: "ready, done, or a cause named",
     1: "not ready, or a conflict",
@@ -27,6 +29,20 @@ EXIT_CODES: dict[int, str] = {
     130: "interrupted (SIGINT)",
     143: "interrupted (SIGTERM)",
 }
+
+#: command -> the codes that are its own, in its own words; every command has `_OF_EVERY_COMMAND` besides.
+COMMAND_CODES: dict[str, dict[int, str]] = {
+    "check": {0: "ready", 1: "not ready", 3: "could not tell"},
+    "collect": {0: "written", 3: "could not tell: the collector gave no report"},
+    "matrix": {0: "done", 1: "no such row, or a conflict", 3: "could not tell"},
+    "matrix show": {0: "shown", 1: "the matrix has no such row"},
+    "matrix pick": {0: "a stack", 1: "a conflict: no stack", 3: "could not tell"},
+    "matrix why": {0: "it holds", 1: "it does not hold", 3: "could not tell"},
+    "matrix validate": {0: "no fault", 2: "faults, or nothing to validate"},
+    "config": {0: "shown"},
+    "config show": {0: "shown"},
+}
+_OF_EVERY_COMMAND = (2, 70, 130, 143)
 
 
 class DoctorError(Exception):
@@ -74,6 +90,11 @@ class ProbeError(DoctorError):
     exit_code = 3
 
 
-def exit_code_table() -> str:
-    """The table as text, one code a line, for `--help`."""
-    return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES.items())
+def exit_code_table(command: str = "") -> str:
+    """The codes as text, one a line, for `--help`: those of one command, or all that any command uses."""
+    if command:
+        codes = {code: EXIT_CODES[code] for code in _OF_EVERY_COMMAND} | COMMAND_CODES[command]
+    else:
+        used = {*_OF_EVERY_COMMAND, *(code for own in COMMAND_CODES.values() for code in own)}
+        codes = {code: EXIT_CODES[code] for code in used}
+    return "\n".join(f"  {code:>3}  {meaning}" for code, meaning in sorted(codes.items()))

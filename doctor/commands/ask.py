@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
 from doctor.core.goal import PRESENT, Goal, Term, parse_goal, parse_term
 from doctor.core.matrix import Matrix
 from doctor.core.target import Target, make_target
-from doctor.errors import ConfigError, UsageError
+from doctor.errors import UsageError
 
-__all__ = ["goal_of", "target_of_options", "write"]
+__all__ = ["goal_of", "target_of_options", "unsaid"]
+
+#: Held without a version of its own: no answer changes them.
+_FIXED = ("os", "kernel", "glibc", "cuda-repo", "gcc")
 
 
 def target_of_options(options: argparse.Namespace, matrix: Matrix, *, is_asked: bool = False) -> Target:
@@ -29,7 +30,29 @@ def target_of_options(options: argparse.Namespace, matrix: Matrix, *, is_asked: 
             hints=("`--have` and `--hold` go with `--from`",),
         )
     if options.bundle or not (named or options.have or is_asked):
-        return _of_host(options, matrix)
+        target = _of_host(options, matrix)
+    else:
+        target = _named(options, matrix)
+    for name in target.hold:
+        if not (target.version(name) or (name == "python" and target.python) or name in _FIXED):
+            raise UsageError(
+                f"`--hold {name}` holds nothing: what is there of it was not said",
+                hints=(f"`--have {name}==VERSION` says it",),
+            )
+    return target
+
+
+def unsaid(target: Target) -> tuple[str, ...]:
+    """What an answer leaves out because the machine was not described further."""
+    missing = [
+        (not target.gpus, "no GPU was named: nothing was judged that depends on one"),
+        (not target.os, "no system was named: its C library and compilers were not judged"),
+        (not target.kernel and not target.driver_kind, "no kernel was named: no driver was judged by it"),
+    ]
+    return tuple(text for is_missing, text in missing if is_missing)
+
+
+def _named(options: argparse.Namespace, matrix: Matrix) -> Target:
     have = [parse_term(text) for text in options.have]
     return make_target(
         matrix,
@@ -53,11 +76,10 @@ def _of_host(options: argparse.Namespace, matrix: Matrix) -> Target:
 
         evidence = read_bundle(options.bundle)
     else:
-        from doctor.config import check_root_ownership, load_settings
+        from doctor.config import load_settings
         from doctor.evidence.live import start_collecting
 
         settings = load_settings(timeout_s=None, no_color=True, ascii_only=False, stdout_is_terminal=False)
-        check_root_ownership(settings)
         with start_collecting(budget_s=settings.timeout_s, sysroot=None) as live:
             evidence = live.evidence()
     target = target_of(matrix, read_host(evidence), hold=tuple(options.hold))
@@ -72,14 +94,3 @@ def goal_of(texts: Sequence[str], named: Sequence[Term] = ()) -> Goal:
         return goal
     parts = (*([] if goal is PRESENT else [goal.text]), *(term.text for term in named))
     return msgspec.structs.replace(goal, text=",".join(parts), terms=(*goal.terms, *named))
-
-
-def write(data: bytes, path: str | None) -> None:
-    """To a file, or to stdout. Raises ConfigError when the file cannot be written."""
-    if not path:
-        sys.stdout.write(data.decode())
-        return
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise ConfigError(f"`{path}` cannot be written: {error.strerror}") from error

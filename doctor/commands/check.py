@@ -8,7 +8,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 
-from doctor.config import Settings, check_root_ownership, load_settings, refuse_engine_mix
+from doctor.config import Settings, load_settings, refuse_engine_mix
 from doctor.errors import UsageError
 
 TYPE_CHECKING = False  # the import of typing is not free
@@ -20,15 +20,18 @@ __all__ = ["run"]
 
 def run(options: argparse.Namespace) -> int:
     """Judge this host or a bundle; the exit code is the verdict's."""
-    if options.bundle and options.sysroot:
+    if options.bundle is not None and options.sysroot is not None:
         raise UsageError("`--from` and `--sysroot` name two hosts", hints=("give one of them",))
+    for option, value in (("--from", options.bundle), ("--sysroot", options.sysroot)):
+        if value == "":
+            # `--from "$UNSET"` in a script must not judge the host that the script runs on.
+            raise UsageError(f"`{option}` is given, and names nothing")
     if options.list_checks:
         from doctor.commands import verdict
 
         return verdict.list_checks(options)
     _refuse_early(options)
     settings = _settings(options)
-    check_root_ownership(settings)
     refuse_engine_mix()
     started = perf_counter()
     with _collecting(options, settings) as live:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from doctor.config import check_root_ownership, load_settings, refuse_engine_mix
+from doctor.config import load_settings, refuse_engine_mix
 from doctor.errors import UsageError
 
 __all__ = ["run"]
@@ -24,7 +24,6 @@ def run(options: argparse.Namespace) -> int:
             "`collect` needs to know where the bundle goes",
             hints=("`-o host.tar.gz` saves it", "`--facts` prints the facts instead"),
         )
-    check_root_ownership(settings)
     refuse_engine_mix()
     from doctor.evidence.live import collect_live
 

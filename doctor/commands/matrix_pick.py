@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from doctor.commands.ask import goal_of, target_of_options, write
+from doctor.commands.ask import goal_of, target_of_options, unsaid
+from doctor.commands.output import write_answer
 from doctor.core.goal import Goal, Policy
 from doctor.core.notes import advice, notes
 from doctor.core.resolve import Resolution, ask, judge_model, more
@@ -40,11 +41,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json or options.output:
         from doctor.report.machine import to_json
 
-        write(to_json(report), options.output)
+        write_answer(to_json(report), options.output)
     if not options.json:
         from doctor.report.stack_text import render_stack
 
-        write(render_stack(report).encode(), None)
+        write_answer(render_stack(report).encode(), None)
     return report.exit_code
 
 
@@ -69,7 +70,7 @@ def pick(universe: Universe, target: Target, goal: Goal, *, alternatives: int = 
         conflict=() if is_yes else conflict(resolution),
         hints=() if is_yes else find_hints(resolution),
         nearest="" if is_yes else nearest(resolution),
-        advice=advice(resolution),
+        advice=(*advice(resolution), *unsaid(target)),
         alternatives=tuple(_other(one, policy) for one in more(resolution, policy, alternatives))
         if is_yes
         else (),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from doctor.commands.ask import goal_of, target_of_options, write
+from doctor.commands.ask import goal_of, target_of_options
+from doctor.commands.output import write_answer
 from doctor.core.goal import parse_term
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import WhyReport
@@ -21,11 +22,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         from doctor.report.machine import to_json
 
-        write(to_json(report), None)
+        write_answer(to_json(report), None)
     else:
         from doctor.report.stack_text import render_why
 
-        write(render_why(report).encode(), None)
+        write_answer(render_why(report).encode(), None)
     return report.exit_code
 
 
@@ -36,8 +37,10 @@ def explain(universe: Universe, options: argparse.Namespace) -> WhyReport:
     goal = goal_of([*options.goal, *things], named)
     target = target_of_options(options, universe.matrix, is_asked=bool(goal.terms or goal.uses or goal.names))
     if not (goal.terms or goal.uses or goal.names or target.have):
+        what = "nothing that the matrix knows is installed there" if options.bundle else "nothing is asked"
         raise UsageError(
-            "`matrix why` wants a combination", hints=("for example `driver==570.133.20 vllm==0.33.0`",)
+            f"{what}: `matrix why` wants a combination",
+            hints=("for example `driver==570.133.20 vllm==0.33.0`",),
         )
     question = " ".join((*options.spec, *options.goal, *(f"--have {text}" for text in options.have)))
     return why(universe, target, goal, question=question)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from time import perf_counter
@@ -11,6 +10,7 @@ from time import perf_counter
 import msgspec
 
 from doctor import __version__
+from doctor.commands.output import write_answer
 from doctor.config import Settings
 from doctor.core.check import Check
 from doctor.core.checks import CHECKS
@@ -49,7 +49,7 @@ def give(options: argparse.Namespace, settings: Settings, live: Collecting | Non
             "judge_ms": round((perf_counter() - read) * 1000, 1),
         },
     )
-    _write(_render(report, hosts, options, settings), options.output)
+    write_answer(_render(report, hosts, options, settings), options.output)
     return report.exit_code
 
 
@@ -125,24 +125,3 @@ def _render(
         others=hosts[1:],
     )
     return (text.split("\n", 1)[0].rstrip() + "\n" if options.quiet else text).encode()
-
-
-def _write(answer: bytes, path: str | None) -> None:
-    if path is None or path == "-":
-        _write_stdout(answer)
-        return
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(answer)
-    except OSError as error:
-        raise UsageError(f"`{path}` cannot be written: {error.strerror}") from None
-
-
-def _write_stdout(answer: bytes) -> None:
-    """A reader that has gone (`| head`) changes no verdict: the exit code stays that of the report."""
-    try:
-        sys.stdout.buffer.write(answer)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

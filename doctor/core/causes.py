@@ -35,12 +35,37 @@ LAYERS = (
 )
 
 
+#: Claims that are true of many hosts whatever ails them: none is a sign of the cause that asks for it.
+_GENERAL = frozenset(
+    (
+        "gpu_on_bus",
+        "module_loaded",
+        "module_on_disk",
+        "nvml_answers",
+        "not nvml_answers",
+        "not cuinit_works",
+        "some_gpu_down",
+        "in_container",
+        "not in_container",
+        "flavour_open",
+        "flavour_proprietary",
+        "hmm_enabled",
+    )
+)
+
+
+#: Places that speak for themselves: nothing is put in doubt where no witness looked for them.
+_NOT_ASSUMED = frozenset(("in_container", "jetson"))
+
+
 class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     """How a cause row stands on a case."""
 
     row: CauseRow
     holds: bool | None
     because: tuple[str, ...] = ()
+    has_sign: bool = False
+    """Whether a claim of its own holds, and not only such as hold on many hosts."""
     untold: tuple[str, ...] = ()
     """Claims nobody could settle, of those that make it and of those that would rule it out."""
     doubts: tuple[str, ...] = ()
@@ -63,9 +88,9 @@ class _Ledger:
 def ruling(row: CauseRow, claims: _Ledger) -> Ruling:
     """Whether a row holds (True), cannot hold (False), or is possible (None).
 
-    A claim that would rule it out counts as much as one that makes it. Only a container is not assumed
-    where nothing speaks of the place, as the checks do not assume one. A closer cause that nobody could
-    settle leaves the general one standing, in doubt: what it says is true either way.
+    A claim that would rule it out counts as much as one that makes it. Only a container and a Jetson are
+    not assumed where nothing speaks of the place, as the checks do not assume them. A closer cause that
+    nobody could settle leaves the general one standing, in doubt: what it says is true either way.
     """
     answers = {name: claims[name] for name in row.when}
     excluded = {name: claims[name] for name in row.ruled_out_by}
@@ -75,10 +100,17 @@ def ruling(row: CauseRow, claims: _Ledger) -> Ruling:
         e.holds for e in (*excluded.values(), *closer.values())
     ):
         return Ruling(row=row, holds=False)
-    asked = {**answers, **{name: e for name, e in excluded.items() if name != "in_container"}}
+    asked = {**answers, **{name: e for name, e in excluded.items() if name not in _NOT_ASSUMED}}
     untold = tuple(name for name, a in asked.items() if a.holds is None)
     doubts = tuple(name for name, c in closer.items() if c.holds is None)
-    return Ruling(row=row, holds=None if untold else True, because=because, untold=untold, doubts=doubts)
+    return Ruling(
+        row=row,
+        holds=None if untold else True,
+        because=because,
+        has_sign=any(a.holds and name not in _GENERAL for name, a in answers.items()),
+        untold=untold,
+        doubts=doubts,
+    )
 
 
 def name_causes(case: Case, findings: Sequence[Finding]) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
@@ -164,7 +196,7 @@ _CANDIDATES_MAX = 4
 
 def _unknown(left: dict[str, Finding], rulings: Sequence[Ruling]) -> Cause:
     """What no certain cause explains, with the causes that would fit and what would decide."""
-    fitting = [r for r in rulings if r.holds is None and r.because and not r.row.refines]
+    fitting = [r for r in rulings if r.holds is None and r.has_sign and not r.row.refines]
     ranked = sorted(fitting, key=lambda r: (-len(_explained(r.row, left)), len(r.untold), _layer(r.row)))
     candidates = [r for r in ranked if _explained(r.row, left)][:_CANDIDATES_MAX]
     reasons = [reason for f in left.values() if f.status == "unknown" for reason in f.why]

@@ -57,6 +57,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     found: str = ""
     why: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    is_critical: bool | None = None
+    """Whether an unknown here leaves the verdict open; None: as the check declares it."""
 
 
 Outcomes = Iterable[Outcome]
@@ -137,9 +139,18 @@ def warned(found: str, *, wanted: str, subject: str = "", why: tuple[str, ...] =
     return Outcome(status="warn", subject=subject, wanted=wanted, found=found, why=why)
 
 
-def unknown(found: str, *, subject: str = "", wanted: str = "", why: tuple[str, ...] = ()) -> Outcome:
-    """The facts do not decide it; `why` says which are missing."""
-    return Outcome(status="unknown", subject=subject, wanted=wanted, found=found, why=why)
+def unknown(
+    found: str,
+    *,
+    subject: str = "",
+    wanted: str = "",
+    why: tuple[str, ...] = (),
+    critical: bool | None = None,
+) -> Outcome:
+    """The facts do not decide it; `why` says which are missing. `critical` overrides the check's own word."""
+    return Outcome(
+        status="unknown", subject=subject, wanted=wanted, found=found, why=why, is_critical=critical
+    )
 
 
 def skipped(reason: str, *, subject: str = "") -> Outcome:

@@ -193,7 +193,8 @@ class System(_Value, frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     hostname: Fact[str] = NOT_COLLECTED
     environment: dict[str, str] = {}
-    """The caller's variables that steer CUDA: `LD_LIBRARY_PATH`, `CUDA_HOME`, `PATH`, …"""
+    """The caller's variables that steer CUDA (`LD_LIBRARY_PATH`, `CUDA_HOME`, `PATH`, …), and those by
+    which a batch job knows itself (`SLURM_JOB_ID`): it may be shown some of the GPUs only."""
 
 
 # --- kernel ---------------------------------------------------------------------------------------
@@ -376,6 +377,16 @@ class PciDevice(_Value, frozen=True, kw_only=True):
     """True for an SR-IOV slice of another function (vGPU, MIG-backed), which is no card; None: not read."""
 
     @property
+    def bus(self) -> str:
+        """`0000:41`."""
+        return self.address.rpartition(":")[0]
+
+    @property
+    def function(self) -> str:
+        """`0`; a card is always the first function of its device."""
+        return self.address.rpartition(".")[2]
+
+    @property
     def is_gpu(self) -> bool:
         """True for a VGA or 3D controller; audio, USB and NVSwitch functions are not GPUs."""
         return self.class_code[:4] in ("0300", "0302")
@@ -384,6 +395,16 @@ class PciDevice(_Value, frozen=True, kw_only=True):
     def is_nvswitch(self) -> bool:
         """True for an NVSwitch: class 0680, a bridge of the vendor."""
         return self.class_code[:4] == "0680"
+
+
+def _is_slice(device: PciDevice, *, is_sliced: bool) -> bool:
+    """Whether a function is a virtual one. Where that was not read (`lspci`), its address tells.
+
+    NVIDIA's are the functions from 4 on, and go on over the device numbers of the card's own bus.
+    """
+    if device.is_virtual_function is not None:
+        return device.is_virtual_function
+    return is_sliced and not device.address.endswith(":00.0")
 
 
 class DeviceNode(_Value, frozen=True, kw_only=True):
@@ -666,8 +687,10 @@ class Host(_Value, frozen=True, kw_only=True):
 
     @property
     def gpus_on_bus(self) -> tuple[PciDevice, ...]:
-        """The GPUs among the PCI functions; empty when the bus was not read."""
-        return tuple(d for d in self.pci.value if d.is_gpu) if isinstance(self.pci, Known) else ()
+        """The GPUs among the PCI functions, slices of them left out; empty when the bus was not read."""
+        gpus = [d for d in self.pci.value if d.is_gpu] if isinstance(self.pci, Known) else []
+        sliced = {d.bus for d in gpus if d.function != "0"}
+        return tuple(d for d in gpus if not _is_slice(d, is_sliced=d.bus in sliced))
 
 
 def known(fact: Fact[T]) -> T | None:

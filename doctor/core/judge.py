@@ -174,7 +174,7 @@ def _finding(one: Check, outcome: Outcome, case: Case) -> Finding:
         found=outcome.found,
         why=outcome.why,
         evidence=outcome.evidence or _origins(one, case),
-        is_critical=one.is_critical,
+        is_critical=one.is_critical if outcome.is_critical is None else outcome.is_critical,
     )
 
 

@@ -25,7 +25,7 @@ class VersionSet:
         self.text = text.strip()
         self.scheme = scheme
         self._words: frozenset[str] | None = None
-        self._clauses: tuple[tuple[str, Version, int], ...] = ()
+        self._clauses: tuple[tuple[str, Version, tuple[int, ...]], ...] = ()
         if self.text in ("*", ""):
             return
         if scheme == "name":
@@ -35,11 +35,13 @@ class VersionSet:
             self._clauses = tuple(_clause(part, scheme) for part in self.text.split(","))
 
     def __contains__(self, version: object) -> bool:
-        if not isinstance(version, Version):
-            return False
+        return isinstance(version, Version) and self.has(version)
+
+    def has(self, version: Version) -> bool:
+        """Whether a version of the same scheme lies in it."""
         if self._words is not None:
             return version.raw in self._words
-        return all(_holds(operator, version, bound, length) for operator, bound, length in self._clauses)
+        return all(_holds(operator, version, bound, prefix) for operator, bound, prefix in self._clauses)
 
     def __str__(self) -> str:
         return self.text
@@ -54,11 +56,11 @@ class VersionSet:
     @property
     def bounds(self) -> tuple[Version, ...]:
         """Every version that is written in it."""
-        return tuple(bound for _operator, bound, _length in self._clauses)
+        return tuple(bound for _operator, bound, _prefix in self._clauses)
 
 
-def _clause(part: str, scheme: Scheme) -> tuple[str, Version, int]:
-    """Operator, version, and the length of the prefix that must agree (0: the whole version)."""
+def _clause(part: str, scheme: Scheme) -> tuple[str, Version, tuple[int, ...]]:
+    """Operator, version, and the prefix that must agree (none: the whole version)."""
     match = _CLAUSE.match(part.strip())
     if match is None:
         raise ValueError(f"`{part.strip()}` is not a version set such as `>=3.11` or `==12.9.*`")
@@ -67,32 +69,36 @@ def _clause(part: str, scheme: Scheme) -> tuple[str, Version, int]:
     if star:
         if operator not in ("==", "!="):
             raise ValueError(f"`{part.strip()}`: `.*` goes with `==` and `!=` only")
-        return operator, bound, len(_numbers(bound))
+        return operator, bound, _written(bound)
     if operator == "~=":
-        length = len(_numbers(bound)) - 1
-        if length < 1:
+        prefix = _written(bound)[:-1]
+        if not prefix:
             raise ValueError(f"`{part.strip()}`: `~=` wants two numbers at least")
-        return operator, bound, length
-    return operator, bound, 0
+        return operator, bound, prefix
+    if operator == "<" and scheme == "pep440" and not bound.key.is_prerelease:
+        # PEP 440: `<V` takes no pre-release of V itself.
+        bound = parse(f"{bound.key.public}.dev0", scheme)
+    return operator, bound, ()
 
 
-def _numbers(version: Version) -> tuple[int, ...]:
-    """The leading numbers as written."""
-    if version.scheme == "pep440":
-        release: tuple[int, ...] = version.key.release
-        return release
-    parts: tuple[int, ...] = getattr(version, "parts", ())
-    return parts
+def _written(version: Version) -> tuple[int, ...]:
+    """The leading numbers as they stand there, zeros at the end as well."""
+    numbers: tuple[int, ...] = (
+        version.key.release if version.scheme == "pep440" else getattr(version, "parts", ())
+    )
+    return numbers
 
 
-def _begins(version: Version, bound: Version, length: int) -> bool:
-    wanted, got = _numbers(bound)[:length], _numbers(version)[:length]
-    return got + (0,) * (length - len(got)) == wanted
+def _begins(version: Version, prefix: tuple[int, ...]) -> bool:
+    # The key of a dotted version is its numbers without zeros at the end.
+    numbers = version.key.release if version.scheme == "pep440" else version.key
+    got: tuple[int, ...] = numbers[: len(prefix)]
+    return got + (0,) * (len(prefix) - len(got)) == prefix
 
 
-def _holds(operator: str, version: Version, bound: Version, length: int) -> bool:
-    if length:
-        begins = _begins(version, bound, length)
+def _holds(operator: str, version: Version, bound: Version, prefix: tuple[int, ...]) -> bool:
+    if prefix:
+        begins = _begins(version, prefix)
         if operator == "~=":
             return begins and not version < bound
         return begins is (operator == "==")
@@ -114,14 +120,20 @@ def _compares(operator: str, one: Any, other: Any) -> bool:
 
 
 def _pep440(operator: str, one: Any, other: Any) -> bool:
-    """PEP 440's fine print: local labels, and what `<` and `>` leave out of a bound's own release."""
+    """PEP 440's fine print: local labels, and what `>` leaves out of a bound's own release."""
     if other.local is None and one.local is not None:
         one = _public(one)
-    if operator == "<" and one.is_prerelease and not other.is_prerelease and one.release == other.release:
-        return False
-    if operator == ">" and one.is_postrelease and not other.is_postrelease and one.release == other.release:
+    if operator == ">" and one.is_postrelease and not other.is_postrelease and _base(one) == _base(other):
         return False
     return _compares(operator, one, other)
+
+
+def _base(version: Any) -> tuple[int, tuple[int, ...]]:
+    """Epoch and release without zeros at the end: `1.3` and `1.3.0` are one release."""
+    numbers = version.release
+    while len(numbers) > 1 and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return version.epoch, numbers
 
 
 def _public(version: Any) -> Any:

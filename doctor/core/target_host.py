@@ -34,12 +34,7 @@ def target_of(matrix: Matrix, host: Host, *, hold: tuple[str, ...] = ()) -> Targ
     place = known(host.system.virtualisation)
     release = known(host.kernel.release) or ""
     have = dict[str, str]()
-    version = known(host.driver.kernel_version) or known(host.driver.userspace_version)
-    if version is not None:
-        have["driver"] = version.raw
-    flavour = known(host.driver.flavour)
-    if flavour:
-        have["kernel-modules"] = flavour
+    _driver(host, release, have)
     _toolkits(host, have)
     _packages(host, have)
     secure = known(host.kernel.secure_boot)
@@ -56,6 +51,22 @@ def target_of(matrix: Matrix, host: Host, *, hold: tuple[str, ...] = ()) -> Targ
         have=[Term(component=name, spec=f"=={raw}") for name, raw in have.items()],
         hold=hold,
     )
+
+
+def _driver(host: Host, release: str, have: dict[str, str]) -> None:
+    """The loaded module; where none is loaded, the file that the running kernel would take."""
+    kernel = next((k for k in known(host.kernel.installed) or () if k.release == release), None)
+    files = (known(kernel.nvidia_modules) or ()) if kernel else ()
+    module = next((file for file in files if file.name == "nvidia"), None)
+    version = known(host.driver.kernel_version) or (module.version if module else None)
+    version = version or known(host.driver.userspace_version)
+    if version is not None:
+        have["driver"] = version.raw
+    flavour = known(host.driver.flavour) or (module.flavour if module else None)
+    if flavour:
+        have["kernel-modules"] = flavour
+    if module is not None and not module.signer:
+        have["module-signature"] = "none"
 
 
 def _devices(host: Host) -> Counter[str]:

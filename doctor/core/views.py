@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from doctor.core.check import Case
@@ -15,6 +16,7 @@ from doctor.core.host import (
     Library,
     LoadedModule,
     ModuleFile,
+    PciDevice,
     known,
 )
 from doctor.core.pattern import pattern
@@ -22,6 +24,7 @@ from doctor.core.versions import Dotted
 
 __all__ = [
     "DRIVER_PACKAGE",
+    "card_name",
     "cut_short",
     "default_library",
     "driver_builds",
@@ -33,11 +36,15 @@ __all__ = [
     "loaded",
     "log_is_whole",
     "messages",
+    "named_in",
+    "names_gpu",
     "nvidia_file",
+    "on_jetson",
     "probe",
     "report",
     "running_kernel",
     "same_version",
+    "speaks_of_gpu",
     "working_gpus",
     "xid_counts",
 ]
@@ -105,8 +112,8 @@ def report(case: Case) -> GpuReport | None:
 
 
 def cut_short(answered: GpuReport) -> bool:
-    """True when the witness was stopped or its words were cut: what it does not list may well be there."""
-    return not answered.is_complete or any("before the deadline" in error for error in answered.device_errors)
+    """True when the witness was stopped by its deadline: what it does not list may well be there."""
+    return any("before the deadline" in error for error in answered.device_errors)
 
 
 def same_version(one: Dotted, other: Dotted) -> bool:
@@ -153,22 +160,76 @@ def first_branch(case: Case, device_id: str) -> int | None:
 def working_gpus(case: Case) -> set[str]:
     """PCI addresses of GPUs that NVML or nvidia-smi lists without calling them lost.
 
-    Where neither was read, CUDA's count stands in when it is the number of GPUs on the bus.
+    Where neither was read, CUDA's count stands in when it is the number of GPUs bound to `nvidia`.
     """
     answered = report(case)
     if answered is None:
-        said, gpus_on_bus = probe(case), case.host.gpus_on_bus
-        all_work = said is not None and said.result == 0 and said.device_count == len(gpus_on_bus)
-        return {d.address for d in gpus_on_bus} if all_work else set()
-    return {g.pci_address for g in answered.gpus if not any("lost" in e.lower() for e in g.errors.values())}
+        said, bound = probe(case), [d for d in case.host.gpus_on_bus if d.driver in ("nvidia", None)]
+        all_work = said is not None and said.result == 0 and said.device_count == len(bound)
+        return {d.address for d in bound} if all_work else set()
+    broken = {address for error in answered.device_errors for address in named_in(error)}
+    lost = {g.pci_address for g in answered.gpus if any("lost" in e.lower() for e in g.errors.values())}
+    return {g.pci_address for g in answered.gpus} - broken - lost
+
+
+_ADDRESS = pattern(
+    r"(?<![0-9a-f:.])(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?![0-9a-f])", re.IGNORECASE
+)
+
+
+def named_in(text: str) -> tuple[str, ...]:
+    """The PCI addresses that a text names, as facts write them: `CA:00.0` is `0000:ca:00.0`."""
+    found = _ADDRESS.findall(text)
+    return tuple(f"{int(domain or '0', 16):04x}:{rest.lower()}" for domain, rest in found)
+
+
+def names_gpu(text: str, address: str) -> bool:
+    """Whether a text is about this card, by its address."""
+    return address in named_in(text)
+
+
+def card_name(case: Case, device: PciDevice) -> str:
+    """`NVIDIA L40S [10de:26b9]`; the id alone where the matrix has no name."""
+    row = case.matrix.gpu(device.device_id, device.subsystem_id)
+    return f"{row.name} [{device.device_id}]" if row else f"[{device.device_id}]"
+
+
+#: What the driver and the kernel say about a GPU that is there.
+_ABOUT_A_GPU = (
+    "open_modules_required",
+    "unsupported_gpu",
+    "legacy_gpu",
+    "init_failed",
+    "fallen_off_bus",
+    "firmware_missing",
+    "gsp",
+    "bar",
+    "api_mismatch",
+    "loading",
+)
+
+
+def speaks_of_gpu(case: Case) -> bool:
+    """Whether the kernel said something in this boot that needs an NVIDIA GPU to be there."""
+    return any(m.text.startswith(("NVRM", "nvidia ")) for m in messages(case, *_ABOUT_A_GPU))
 
 
 def gpu_is_likely(case: Case) -> bool:
-    """True when something speaks for a GPU: bus, loaded module, an Xid, an NVML that met a driver."""
+    """True when something speaks for a GPU: bus, platform, module, kernel, an NVML that met a driver."""
     answered = report(case)
     met_driver = answered is not None and (
-        answered.gpus or answered.driver_version or answered.error_code == 18 or answered.device_errors
+        answered.gpus
+        or answered.driver_version
+        or answered.error_code == 18
+        or answered.device_errors
+        or "insufficient permissions" in answered.error.lower()
     )
     has_module = isinstance(case.host.driver.kernel_version, Known) or loaded(case, "nvidia") is not None
     has_xid = any(boot.index == 0 and boot.xids for boot in known(case.host.kernel.logs) or ())
-    return bool(case.host.gpus_on_bus or has_module or met_driver or has_xid)
+    is_told = has_module or met_driver or has_xid or on_jetson(case)
+    return bool(case.host.gpus_on_bus or is_told or speaks_of_gpu(case))
+
+
+def on_jetson(case: Case) -> bool:
+    """True where the GPU is part of the chip, and kernel and driver come with JetPack."""
+    return known(case.host.system.platform) == "jetson"

@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.core.goal import NAMED, Goal
 from doctor.core.notes import advice, notes
-from doctor.core.resolve import Resolution, ask, pose
+from doctor.core.resolve import Resolution, ask
 from doctor.core.solve.costs import change_cost, costs, present
 from doctor.core.solve.explain import Relaxed, admissible, relaxed, sentence, spec_of
 from doctor.core.solve.frame import ENGINES, lead
@@ -49,7 +49,7 @@ def why(universe: Universe, target: Target, goal: Goal, *, question: str) -> Why
         compatible=resolution.answer,
         exit_code=_EXIT[resolution.answer],
         target=target,
-        because=(*reasons(resolution), *notes(resolution)) if is_yes else conflict(resolution),
+        because=_given_only(resolution) if is_yes else conflict(resolution),
         hints=() if is_yes else find_hints(resolution),
         nearest="" if is_yes else nearest(resolution),
         components=components_of(resolution),
@@ -65,35 +65,55 @@ def conflict(resolution: Resolution) -> tuple[Because, ...]:
     model = resolution.model
     given = frozenset(n for n, link in enumerate(model.links) if link.kind != "relation")
     in_core = given.intersection(resolution.core)
-    domains = model.network().domains(in_core)
+    domains = model.network().domains(in_core if resolution.answer == "no" else given)
     ordered = sorted(resolution.core, key=lambda n: (model.links[n].kind == "relation", n))
-    return tuple(_because(model, number, domains) for number in ordered)
+    return tuple(_because(model, number, domains, is_met=False) for number in ordered)
+
+
+def _given_only(resolution: Resolution) -> tuple[Because, ...]:
+    """Of a yes: what was said about the components in question, not about those that may be anything."""
+    model = resolution.model
+    given = {"gpu", "os", "kernel", *(f"{card}" for _kind, card, _capability in model.gpus)}
+    given |= {term.component for term in (*model.goal.terms, *model.target.have)}
+    given |= {"python"} if model.target.python else set()
+    given |= {name for name in model.names if name.startswith(_WISHES)}
+    found = []
+    for number, link in enumerate(model.links):
+        about = link.subject or model.components_of(number)[0]
+        if about in given:
+            found.append(number)
+    chosen = [1 << value for value in resolution.values]
+    links = tuple(_because(model, n, chosen, is_met=True) for n in found if _has_a_say(model, n, chosen))
+    beside = tuple(note for note in notes(resolution) if note.component in given or note.component == "cuda")
+    return tuple(dict.fromkeys((*links, *beside)))
 
 
 def reasons(resolution: Resolution) -> tuple[Because, ...]:
     """For a stack: each given and each relation whose subject is in it."""
     model, values = resolution.model, resolution.values
     chosen = [1 << value for value in values]
-    found = []
-    for number, link in enumerate(model.links):
-        if link.subject and not link.subject_mask & chosen[model.index(link.subject)]:
-            continue
-        if link.relation.startswith("have:") and link.says.endswith("is not installed"):
-            continue
-        found.append(_because(model, number, chosen))
-    return tuple(dict.fromkeys(found))
+    numbers = (n for n in range(len(model.links)) if _has_a_say(model, n, chosen))
+    return tuple(dict.fromkeys(_because(model, number, chosen, is_met=True) for number in numbers))
 
 
-def _because(model: Model, number: int, domains: Sequence[int] | None) -> Because:
+def _has_a_say(model: Model, number: int, chosen: Sequence[int]) -> bool:
+    """Whether a link binds these values: its subject is among them, and it says more than *not installed*."""
+    link = model.links[number]
+    if link.subject and not link.subject_mask & chosen[model.index(link.subject)]:
+        return False
+    return not (link.kind == "have" and link.says.endswith("is not installed"))
+
+
+def _because(model: Model, number: int, domains: Sequence[int] | None, *, is_met: bool) -> Because:
     link = model.links[number]
     return Because(
         component=model.components_of(number)[-1],
         relation=link.relation,
-        text=sentence(model, number, domains),
+        text=sentence(model, number, domains) + ("" if is_met else link.doubt),
         kind=link.kind,
         source=link.source,
         confidence=link.confidence,
-        is_known=not link.is_soft,
+        is_known=is_met or not link.is_soft,
     )
 
 
@@ -229,27 +249,27 @@ def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[
     then = Resolution("yes", model, tuple(best))
     own = Change(component=name, before=before, after=after, spec=spec)
     changes = (own, *(change for change in changes_of(then) if change.component != name))
-    return Hint(text=_change_text(model, own), changes=changes, components=components_of(then))
+    asked = [t.text for t in model.goal.terms if t.component == name]
+    gives_up_goal = any(model.links[number].kind == "goal" for number in one.dropped)
+    text = _change_text(model, own, ",".join(asked) if gives_up_goal else "")
+    return Hint(text=text, changes=changes, components=components_of(then))
 
 
-def _change_text(model: Model, change: Change) -> str:
-    name, spec = change.component, change.spec
-    words = _spoken(spec)
+def _change_text(model: Model, change: Change, given_up: str) -> str:
+    """The change in words; `given_up` is what the goal said of the component, where it has to yield."""
+    name, words = change.component, _spoken(change.spec)
     if change.after == ABSENT:
         return f"remove {name}"
-    owner = next(
-        (o for o in model.universe.matrix.edition.owners if o.driver_kind == model.target.driver_kind), None
-    )
+    owners = model.universe.matrix.edition.owners
+    owner = next((row for row in owners if row.driver_kind == model.target.driver_kind), None)
     if owner is not None and name == "driver":
         return f"{owner.instead}: from {change.before or 'none'} to {words}"
-    if any(link.kind == "hold" and link.relation == f"hold:{name}" for link in model.links):
-        return f"leave to change {name} from {change.before} to {words}; {change.after} would be taken"
-    if change.before:
-        best = "" if spec == f"=={change.after}" else f"; {change.after} would be taken"
-        return f"{name} from {change.before} to {words}{best}"
-    asked = [term.text for term in model.goal.terms if term.component == name]
-    best = "" if spec == f"=={change.after}" else f"; {change.after} would be taken"
-    return f"{name} {words}{' in place of ' + asked[0] if asked and name != 'cuda-toolkit' else ''}{best}"
+    best = "" if change.spec == f"=={change.after}" else f"; {change.after} would be taken"
+    if any(link.relation == f"hold:{name}" for link in model.links):
+        return f"leave to change {name} from {change.before} to {words}{best}"
+    if given_up:
+        return f"{name} {words} in place of {given_up}{best}"
+    return f"{name} {f'from {change.before} to ' if change.before else ''}{words}{best}"
 
 
 def _spoken(spec: str) -> str:
@@ -296,7 +316,7 @@ def _instead(model: Model, core: Sequence[int]) -> list[Hint]:
     found = []
     for number in core:
         link = model.links[number]
-        if link.relation == "name-in-release" and link.nearest:
+        if link.relation == "name-in-release" and link.nearest and not link.is_soft:
             found.append(Hint(text=f"{link.nearest} in its place"))
         if link.relation == "vendor-not-nvidia":
             found.append(Hint(text="an NVIDIA GPU"))
@@ -317,15 +337,18 @@ def _apart(model: Model, core: Sequence[int]) -> list[Hint]:
     if len(given) < 2:
         return []
     for name in given:
-        terms = tuple(t for t in model.goal.terms if t.component == name or t.component not in given)
-        alone = msgspec.structs.replace(model.goal, terms=terms)
-        if (
-            pose(model.universe, model.target, alone, mode="pick", delivery=model.delivery).network().refute()
-            is not None
-        ):
+        others = given - {name}
+        rest = frozenset(n for n in model.hard() if not others.intersection(_spoken_of(model, n)))
+        if model.network().refute(rest) is not None:
             return []
     names = " and ".join(sorted(given))
     return [Hint(text=f"an environment of its own for each engine: {names} do not share one")]
+
+
+def _spoken_of(model: Model, number: int) -> tuple[str, ...]:
+    """What a link is about: the subject of a relation, the component of a given."""
+    link = model.links[number]
+    return (link.subject,) if link.kind == "relation" else model.components_of(number)
 
 
 def _together(model: Model) -> list[Hint]:

@@ -91,7 +91,8 @@ EFIVARS = "/sys/firmware/efi/efivars/{SecureBoot,SetupMode}-8be4df61-93ca-11d2-a
 
 #: One row a question. `ask`: `file:`, `stat:` with `{a,b}`, `*` and `<set>` (see MEMBERS), or a
 #: command's argv, or a witness. `live`: asks the running kernel. `finds`: what later rows' `<finds>`
-#: stands for. `systemd`: asked only where systemd runs. Caps in bytes; `keep`: the first ones, the last ones, or `part` where no more is wanted.
+#: stands for. `systemd`: asked only where systemd runs. Caps in bytes;
+#: `keep`: the first ones, the last ones, or `part` where no more is wanted.
 TABLE = (
     Row("stat:/lib/modules/*", "kernels installed", lane="look"),
     Row("stat:/lib/modules/<kernel>/{build,build/Makefile,vmlinuz}", "headers and image of each kernel", lane="look"),
@@ -169,7 +170,7 @@ TABLE = (
 CALLER_VARIABLES = (
     "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
     "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_MODULE_LOADING", "VIRTUAL_ENV", "CONDA_PREFIX",
-    "container",
+    "container", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID",
 )
 #: Before the names of the caller's variables, where `live.py` hands them over so that they steer
 #: nothing here. By itself it says that they are handed over.
@@ -184,8 +185,9 @@ DEFAULT_LIBRARY_DIRS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib/x86_64-linux-gnu",
     "/lib/aarch64-linux-gnu", "/lib64", "/lib",
 )
+NIX_LIBRARY_DIR = "/run/opengl-driver/lib"
 LIBRARY_DIRS = DEFAULT_LIBRARY_DIRS[:4] + (
-    "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/run/opengl-driver/lib",
+    "/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", NIX_LIBRARY_DIR,
 )
 #: Library directories below the roots of driver containers: programs of the host do not load from them.
 CONTAINER_LIBRARY_DIRS = tuple(
@@ -369,6 +371,17 @@ class Root:
         reason = "" if self.is_outer else Root("/").distrust(os.path.realpath(self.top))
         return reason or self._distrust_below(path)
 
+    def distrust_folder(self, path: str) -> str:
+        """Why nothing may be searched for in a folder: what others put there would be found as well.
+
+        A sticky one keeps others from replacing a file, not from adding one beside it.
+        """
+        status = os.stat(self.real(path))
+        groups = (0,) if os.geteuid() == 0 else (0, os.getegid())
+        if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid not in groups):
+            return "{} is writable by others".format(path)
+        return self.distrust(path)
+
     def _distrust_below(self, path: str) -> str:
         base = "" if self.is_outer else os.path.realpath(self.top)
         here, todo, links = [], path.split("/")[::-1], 0  # type: list[str], list[str], int
@@ -503,7 +516,8 @@ def loader_would_find(root: Root, soname: str) -> "list[str]":
 def library_of(root: Root, soname: str, dirs: "list[str]") -> "tuple[str, str, str]":
     """(what to load, note, why not): a soname for the loader's own search, else an absolute path.
 
-    `dirs` are the caller's; they serve only where the loader itself finds nothing.
+    `dirs` are the caller's; they serve only where the loader itself finds nothing, and after them the
+    directory that NixOS writes into its programs.
     """
     own = loader_would_find(root, soname)
     for path in own:
@@ -513,14 +527,15 @@ def library_of(root: Root, soname: str, dirs: "list[str]") -> "tuple[str, str, s
     if own:
         return (soname if root.is_outer else root.real(own[0])), "", ""
     refused = ""
-    for directory in dirs:
+    for directory in dirs + [NIX_LIBRARY_DIR]:
         path = directory + "/" + soname
         if not root.exists(path):
             continue
-        refused = root.distrust(path)
+        refused = root.distrust(path) or root.distrust_folder(directory)
         if not refused:
             place = path if root.is_outer else root.real(path)
-            return place, "found through the caller's LD_LIBRARY_PATH: " + directory, ""
+            note = "found in " if directory == NIX_LIBRARY_DIR else "found through the caller's LD_LIBRARY_PATH: "
+            return place, note + directory, ""
     return "", "", "not loaded: " + refused if refused else ""
 
 
@@ -1479,6 +1494,10 @@ class Collection:
         del self._by_fd[fd]
         self._poll.unregister(fd)
 
+    def watch_reader(self, fd: int) -> None:
+        """Notices when nobody reads any more: a pipe without reader says POLLERR unasked."""
+        self._poll.register(fd, 0)
+
     def add(self, item: "dict[str, object]", data: bytes = b"") -> None:
         """Keeps an item; the first word counts."""
         key = str(item["key"])
@@ -1616,7 +1635,11 @@ class Collection:
             wakes.append(self.began + LOOK_WAIT_S)
         wait_s = min([self.end] + wakes) - time.monotonic()
         for fd, _ in self._poll.poll(max(0, int(wait_s * 1000) + 1)):
-            if fd == self._wake[0]:
+            if fd == 1:
+                # Whoever asked is gone (SIGKILL, a dropped link): nobody would read the report.
+                self.sweep()
+                os._exit(141)
+            elif fd == self._wake[0]:
                 os.read(fd, 4096)
             elif fd in self._by_fd:
                 self._by_fd[fd].readable(fd)
@@ -1850,6 +1873,8 @@ def main(argv: "list[str]") -> int:
     os.environ.update(CLEAN_ENVIRONMENT)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     collection = Collection(options)
+    if options["output"] == "-":
+        collection.watch_reader(1)
     me = os.getpid()
 
     def interrupted(number: int, _frame: object) -> None:
@@ -1857,8 +1882,8 @@ def main(argv: "list[str]") -> int:
             collection.sweep()
         os._exit(128 + number)
 
-    signal.signal(signal.SIGTERM, interrupted)
-    signal.signal(signal.SIGINT, interrupted)
+    for ending_signal in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(ending_signal, interrupted)
     collection.run()
     members = {"meta.json": json.dumps(collection.meta()).encode()}
     members.update(collection.blobs)

@@ -46,6 +46,9 @@ CALLER_VARIABLES = (
     "VIRTUAL_ENV",
     "CONDA_PREFIX",
     "container",
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
 )
 _PREFIX = "MOPT_CALLER_"
 _WITNESS_PACKAGES = ("pynvml", "distro", "psutil")

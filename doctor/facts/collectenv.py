@@ -17,6 +17,7 @@ __all__ = [
     "env_field",
     "env_gpus",
     "env_reading",
+    "env_text",
     "hypervisor_by_env",
     "os_by_env",
     "release_by_env",
@@ -46,6 +47,12 @@ _IDS = {
 def env_reading(evidence: Evidence) -> Reading:
     """What the script printed."""
     return evidence.command("collect-env")
+
+
+def env_text(evidence: Evidence) -> str:
+    """All that it printed; empty where it was not run."""
+    reading = env_reading(evidence)
+    return reading.text if reading.has_data else ""
 
 
 def env_field(evidence: Evidence, name: str) -> str:

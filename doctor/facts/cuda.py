@@ -8,6 +8,7 @@ from doctor.core.evidence import Evidence, Item, Reading
 from doctor.core.host import Absent, Cuda, CudaProbe, Fact, Known, Toolkit
 from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
+from doctor.facts.collectenv import env_field, env_reading, env_text
 from doctor.facts.source import (
     absent,
     at,
@@ -25,12 +26,15 @@ __all__ = ["cuda_version", "read_cuda"]
 
 _TOP = "/usr/local/cuda"
 _DIRECTORY = pattern(r"/usr/local/cuda(?:-(\d{1,3}(?:\.\d{1,3}){0,2}))?")
+_NO_CUDA = pattern(r"(?:CUDA (?:UMD )?Version *: *|<cuda_version>)(N/A|ERR!)")
+_TOO_OLD = "driver on your system is too old"
 _RELEASE = pattern(r"release (\d{1,3}\.\d{1,3})(?:, V(\d{1,3}(?:\.\d{1,5}){1,3}))?")
 
 
 def read_cuda(evidence: Evidence) -> Cuda:
     """The facts of `Host.cuda`."""
-    probe = _probe(evidence.read("cuinit"))
+    asked = evidence.read("cuinit")
+    probe = (_doubt(evidence) if asked.status is None else None) or _probe(asked)
     caller = evidence.read("cuinit-caller")
     probe_caller: Fact[CudaProbe] = _probe(caller)
     if caller.status is None and not isinstance(probe, Absent):
@@ -39,6 +43,25 @@ def read_cuda(evidence: Evidence) -> Cuda:
             reason="not_installed", origin=caller.origin, detail="it would load the same file"
         )
     return Cuda(probe=probe, probe_caller=probe_caller, toolkits=_toolkits(evidence))
+
+
+def _doubt(evidence: Evidence) -> Absent | None:
+    """Signs that CUDA may not start, in reports that never asked cuInit: enough not to call it ready.
+
+    nvidia-smi asks libcuda for its version; torch asks it for devices.
+    """
+    for reading in runs(evidence, "nvidia-smi"):
+        found = _NO_CUDA.search(reading.text[:100_000]) if reading.has_data else None
+        if found is not None:
+            detail = f"nvidia-smi shows `CUDA Version: {found.group(1)}`: it could not ask libcuda"
+            return Absent(reason="failed", origin=reading.origin, detail=detail)
+    is_too_old = _TOO_OLD in env_text(evidence)
+    is_for_cuda = is_too_old or bool(env_field(evidence, "CUDA used to build PyTorch"))
+    if is_for_cuda and env_field(evidence, "Is CUDA available").lower() == "false":
+        said = " (it calls the driver too old)" if is_too_old else ""
+        detail = f"torch found no CUDA in the environment that was asked{said}; why, it does not say"
+        return Absent(reason="failed", origin=env_reading(evidence).origin, detail=detail)
+    return None
 
 
 def _probe(reading: Reading) -> Fact[CudaProbe]:

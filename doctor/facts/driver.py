@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from doctor.core.evidence import Evidence
 from doctor.core.host import (
     NOT_COLLECTED,
@@ -18,7 +20,7 @@ from doctor.core.host import (
 )
 from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
-from doctor.facts.libraries import read_libraries, userspace_version
+from doctor.facts.libraries import read_container_root, read_libraries, userspace_version
 from doctor.facts.loadedlog import module_by_log
 from doctor.facts.nvml import read_nvml
 from doctor.facts.smi import read_smi
@@ -29,6 +31,8 @@ __all__ = ["read_driver"]
 _PROC = "/proc/driver/nvidia"
 _SYS = "/sys/module/nvidia"
 _VERSION = pattern(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d{1,6}(?:\.\d{1,6}){1,3})\b")
+#: `gpu 1: GPU is lost`, as NVML's witness says it.
+_BY_INDEX = pattern(r"(?:gpu|index) ?\d{1,3}: ")
 _KINDS = frozenset(("char", "block", "link", "file"))
 
 
@@ -36,7 +40,8 @@ def read_driver(
     evidence: Evidence, *, is_wsl: bool, logs: Fact[tuple[BootLog, ...]] = NOT_COLLECTED
 ) -> Driver:
     """The facts of `Host.driver`; the kernel's log names the module where nothing else does."""
-    nvml, smi = read_nvml(evidence), read_smi(evidence)
+    nvml, smi, models = read_nvml(evidence), read_smi(evidence), _gpu_models(evidence)
+    nvml = _with_address(nvml, smi, models)
     libraries = read_libraries(evidence)
     version, flavour = _kernel_version(evidence), _flavour(evidence)
     if isinstance(version, Absent) and version.reason == "not_collected" and not is_wsl:
@@ -51,13 +56,33 @@ def read_driver(
         flavour=flavour,
         module_compiler=_module_compiler(evidence),
         parameters=_parameters(evidence),
-        gpu_models=_gpu_models(evidence),
+        gpu_models=models,
         libraries=libraries,
         userspace_version=userspace_version(evidence, libraries, nvml, smi),
         nvml=nvml,
         smi=smi,
         device_nodes=_device_nodes(evidence),
+        container_root=read_container_root(evidence),
     )
+
+
+def _with_address(
+    nvml: Fact[GpuReport], smi: Fact[GpuReport], models: Fact[dict[str, str]]
+) -> Fact[GpuReport]:
+    """NVML names a GPU that it cannot open by its index: where one address is left over, that is it."""
+    if not isinstance(nvml, Known):
+        return nvml
+    report = nvml.value
+    listed = {gpu.pci_address for gpu in report.gpus}
+    nameless = [error for error in report.device_errors if _BY_INDEX.match(error)]
+    known = set(models.value) if isinstance(models, Known) else set()
+    errors = smi.value.device_errors if isinstance(smi, Known) else ()
+    known |= {pci_address(error.partition(": ")[0]) for error in errors} - {""}
+    left = sorted(known - listed)
+    if len(nameless) != 1 or len(left) != 1 or "" in listed:
+        return nvml
+    named = (f"{left[0]}: {error}" if error in nameless else error for error in report.device_errors)
+    return Known(value=replace(report, device_errors=tuple(named)), origin=nvml.origin)
 
 
 def _kernel_version(evidence: Evidence) -> Fact[Dotted]:

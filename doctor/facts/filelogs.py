@@ -15,7 +15,7 @@ from doctor.core.pattern import pattern
 from doctor.facts.messages import read_messages
 from doctor.facts.source import pci_address
 
-__all__ = ["PRESENT_SOURCES", "read_file_boots", "xids_by_source"]
+__all__ = ["PRESENT_SOURCES", "read_file_boots", "starts_by_load", "xids_by_source"]
 
 #: Logs that syslog daemons append to, boot after boot.
 _FILES = ("/var/log/kern.log", "/var/log/messages", "/var/log/kernel.log", "/var/log/syslog")
@@ -35,6 +35,10 @@ _STAMP = pattern(r"^(?:.{0,160}? kernel: )?\[ *(\d{1,12}\.\d{1,9})\] (?:kernel: 
 _LATE_S = 30
 _XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b.*")
 _LOADING = "NVRM: loading NVIDIA"
+#: Of a driver that had been loaded before.
+_AT_WORK = pattern(
+    r"NVRM: (?:Xid \(|GPU [0-9a-fA-F:.]+: |GPU at |API mismatch|.{0,80}?RmInitAdapter|rm_init_adapter)"
+)
 _SEGMENTS_MAX = 200
 
 _Line = tuple[int | None, float | None, str]
@@ -86,21 +90,41 @@ def _segments(text: str) -> list[list[str]]:
     """The lines of each boot, oldest first."""
     lines = text.splitlines()
     has_stamps = any(_STAMP.match(line) for line in lines[:2000])
-    segments: list[list[str]] = [[]]
-    latest, has_load = -1.0, False
-    for line in lines:
-        stamp = _STAMP.match(line) if has_stamps else None
-        seconds = float(stamp[1]) if stamp is not None else None
-        is_load = _LOADING in line
-        # Lines of one moment may come in any order.
-        falls = seconds is not None and seconds < latest - 1
-        if segments[-1] and (falls or (not has_stamps and is_load and has_load)):
-            segments.append([])
-            latest, has_load = -1.0, False
-        latest = seconds if seconds is not None else latest
-        has_load = has_load or is_load
-        segments[-1].append(line)
+    starts = _falls(lines) if has_stamps else starts_by_load(lines)
+    ends = [*starts, len(lines)]
+    segments = [lines[start:end] for start, end in zip([0, *starts], ends, strict=True)]
     return [segment for segment in segments[-_SEGMENTS_MAX:] if segment]
+
+
+def _falls(lines: list[str]) -> list[int]:
+    """Where the `[seconds]` stamp falls."""
+    starts, latest = [], -1.0
+    for number, line in enumerate(lines):
+        stamp = _STAMP.match(line)
+        if stamp is None:
+            continue
+        seconds = float(stamp[1])
+        # Lines of one moment may come in any order.
+        if seconds < latest - 1:
+            starts.append(number)
+        latest = seconds
+    return starts
+
+
+def starts_by_load(lines: list[str]) -> list[int]:
+    """Where the driver was loaded anew: behind the last line that a driver at work, or a load, left before.
+
+    What it says while it looks for its GPUs (`not supported`, `misconfigured`) stands before its
+    `loading` line and belongs to it.
+    """
+    starts, behind = [], 0
+    for number, line in enumerate(lines):
+        is_load = _LOADING in line
+        if is_load and behind:
+            starts.append(behind)
+        if is_load or _AT_WORK.search(line):
+            behind = number + 1
+    return starts
 
 
 def _boot_of(lines: list[str], known: dict[int, list[_Line]]) -> int | None:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from doctor.core.evidence import Evidence
-from doctor.core.host import Absent, Fact, GpuReport, Known, Library
+from doctor.core.host import Absent, AbsentReason, Fact, GpuReport, Known, Library
 from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.owners import read_owners
 from doctor.facts.profiles import version_by_profile
-from doctor.facts.source import at, document, driver_version_in, runs, string
+from doctor.facts.source import absent, at, document, driver_version_in, runs, string
 
-__all__ = ["read_libraries", "userspace_version"]
+__all__ = ["read_container_root", "read_libraries", "userspace_version"]
 
 SONAMES = ("libnvidia-ml.so.1", "libcuda.so.1")
 _FILE = pattern(r"(libnvidia-ml|libcuda)\.so(?:\.(\d[\w.]*))?")
 _CACHE_ROW = pattern(r"\s*(\S+) \(([^)]*)\) => (\S+)")
 _LINKS_MAX = 8
+#: Roots of driver containers as the host sees them: the GPU Operator's, and GKE's.
+_CONTAINER_ROOTS = ("/run/nvidia/driver", "/home/kubernetes/bin/nvidia")
+#: NixOS links its library directory into the store, whose files nobody lists.
+_STORE = "/nix/store/"
 
 
 def read_libraries(evidence: Evidence) -> Fact[tuple[Library, ...]]:
     """Every libcuda and libnvidia-ml found, one row a real file."""
-    items = {
-        i.key.removeprefix("stat:"): i for i in evidence.below("/", "stat") if _FILE.fullmatch(_name(i.key))
-    }
+    found_by_name = (i for i in evidence.below("/", "stat") if _FILE.fullmatch(_name(i.key)))
+    items = {i.key.removeprefix("stat:"): i for i in found_by_name if not _container_of(i.key)}
     links = {
         path: item.link or ""
         for path, item in items.items()
@@ -56,6 +59,25 @@ def read_libraries(evidence: Evidence) -> Fact[tuple[Library, ...]]:
     return Known(value=tuple(found), origin="stat:/" if items else "command:ldconfig-p")
 
 
+def read_container_root(evidence: Evidence) -> Fact[str]:
+    """The root of a driver container that holds a libcuda; programs of the host do not load that one."""
+    seen = False
+    for root in _CONTAINER_ROOTS:
+        items = [*evidence.below(f"{root}/", "stat")]
+        if any(i.status == "ok" and i.exists is not False and _FILE.fullmatch(_name(i.key)) for i in items):
+            return Known(value=root, origin=f"stat:{root}")
+        silent = next((i for i in items if i.status not in ("ok", "missing")), None)
+        if silent is not None:
+            return absent(evidence.read(silent.key))
+        seen = seen or bool(items)
+    reason: AbsentReason = "not_installed" if seen else "not_collected"
+    return Absent(reason=reason, origin=f"stat:{_CONTAINER_ROOTS[0]}")
+
+
+def _container_of(key: str) -> bool:
+    return key.removeprefix("stat:").startswith(tuple(f"{root}/" for root in _CONTAINER_ROOTS))
+
+
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
@@ -78,6 +100,9 @@ def _real(path: str, links: dict[str, str]) -> str | None:
         target = links[path]
         if not target:
             return path
+        if target.startswith(_STORE):
+            # Of the three names of one library only the last says its version.
+            return target if driver_version_in(target) is not None else None
         path = target if target.startswith("/") else _joined(path.rpartition("/")[0], target)
     return None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from doctor.core.evidence import Evidence
-from doctor.core.host import Fact, Known, PciDevice
+from doctor.core.host import Absent, Fact, Known, PciDevice
 from doctor.core.pattern import pattern
 from doctor.facts.source import pci_address, runs
 
@@ -23,9 +23,12 @@ _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def read_lspci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]] | None:
-    """Functions of vendor 10de in the listing that says most; None when no listing shows ids."""
+    """Functions of vendor 10de in the listing that says most; None when no listing shows ids.
+
+    A listing that was cut or picked from names what is there; what it lacks may be there too.
+    """
     listings = [
-        (_blocks(reading.text), reading.origin)
+        (_blocks(reading.text), reading)
         for reading in runs(evidence, "lspci")
         if reading.has_data and not reading.rc
     ]
@@ -33,10 +36,18 @@ def read_lspci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]] | None:
     with_ids = [listing for listing in listings if any(_ANY_ID.search(block[0]) for block in listing[0])]
     if not with_ids:
         return None
-    blocks, origin = max(with_ids, key=lambda listing: sum(map(len, listing[0])))
+    blocks, reading = max(with_ids, key=lambda listing: (_ours(listing[0]), sum(map(len, listing[0]))))
     details = _details(other for others, _ in listings for other in others if others is not blocks)
     devices = (_device([*block, *details.get(_address(block), ())]) for block in blocks)
-    return Known(value=tuple(d for d in devices if d is not None), origin=origin)
+    found = tuple(d for d in devices if d is not None)
+    if not found and all(listed.status == "truncated" for _, listed in with_ids):
+        detail = "the listing is a part, and holds no function of vendor 10de"
+        return Absent(reason="unreadable", origin=reading.origin, detail=detail)
+    return Known(value=found, origin=reading.origin)
+
+
+def _ours(blocks: list[list[str]]) -> bool:
+    return any(_ID.search(block[0]) for block in blocks)
 
 
 def _address(block: list[str]) -> str:

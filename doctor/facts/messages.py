@@ -32,7 +32,18 @@ _RELEVANT = (
     "failed to assign",
 )
 #: How a message may begin where nothing stands before it.
-_BARE = ("NVRM", "nvidia", "nouveau", "pci ", "Lockdown", "Kernel is locked", "Loading of", "PKCS")
+_BARE = (
+    "NVRM",
+    "nvidia",
+    "nouveau",
+    "pci ",
+    "Lockdown",
+    "Kernel is locked",
+    "Loading of",
+    "PKCS",
+    "modprobe: ",
+    "insmod: ",
+)
 _KERNEL_TAG = " kernel: "
 _STAMP = pattern(
     r"\s*(?:<\d{1,3}>)?(?:\w+\s*:\w+\s*:\s)?\[\s*(?:(\d{1,12}\.\d{1,9})|[A-Z][a-z]{2} [^\]]{1,40})\]\s?"
@@ -78,6 +89,12 @@ _KINDS: tuple[tuple[MessageKind, tuple[str, ...]], ...] = (
     ("uvm", ("nvidia-uvm", "nvidia_uvm", "UVM")),
 )
 _BAR = pattern(r"\bBAR ?\d+ is ")
+#: The kernel's own words, Debian's, and the driver's; other drivers load from `nvidia/CHIP/` instead.
+_FIRMWARE = pattern(
+    r"Direct firmware load for nvidia/\d[\d.]*/gsp\S* failed with error -2\b"
+    r"|failed to load nvidia/\d[\d.]*/gsp\S* \(-2\)|No firmware image found"
+)
+_DEVICE_ID = pattern(r"\(PCI ID: ?(10[dD][eE]:[0-9a-fA-F]{4})\)")
 
 
 def read_messages(text: str) -> list[KernelMessage]:
@@ -101,7 +118,8 @@ def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
     for line in text[-_LOG_MAX:].splitlines():
         if not any(phrase in line for phrase in _RELEVANT):
             continue
-        head, tag, rest = line.partition(_KERNEL_TAG)
+        # Where host and clock were cut off, the tag begins the line.
+        head, tag, rest = f" {line}".partition(_KERNEL_TAG)
         has_tag = bool(tag) and len(head) < 200 and not head.lstrip().startswith("NVRM")
         message = rest if has_tag else line
         stamp = _STAMP.match(message)
@@ -152,12 +170,16 @@ def _message(seconds: float | None, text: str) -> KernelMessage:
     text = text[:_TEXT_MAX]
     found = _GPU.search(text)
     gpu = pci_address(found.group(1)) if found is not None else ""
-    return KernelMessage(kind=_kind(text), text=text, gpu=gpu, seconds=seconds)
+    named = _DEVICE_ID.search(text)
+    device_id = named.group(1).lower() if named is not None else ""
+    return KernelMessage(kind=_kind(text), text=text, gpu=gpu, device_id=device_id, seconds=seconds)
 
 
 def _kind(text: str) -> MessageKind:
     if _BAR.search(text):
         return "bar"
+    if _FIRMWARE.search(text):
+        return "firmware_missing"
     return next((kind for kind, phrases in _KINDS if any(phrase in text for phrase in phrases)), "other")
 
 

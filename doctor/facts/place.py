@@ -1,15 +1,18 @@
-"""Where this system runs: bare metal, a virtual machine, a container or WSL2."""
+"""Where this system runs: bare metal, a virtual machine, a container or WSL2; and on whose platform."""
 
 from __future__ import annotations
 
 import re
 
 from doctor.core.evidence import Evidence, Reading
-from doctor.core.host import Absent, Fact, Known, Virtualisation
+from doctor.core.host import Absent, Fact, Known, PlatformName, Virtualisation
 from doctor.facts.collectenv import hypervisor_by_env, release_by_env
-from doctor.facts.source import at, document, exists, integer, line_of
+from doctor.facts.source import absent, at, document, exists, integer, line_of, runs, stat_of
 
-__all__ = ["read_virtualisation"]
+__all__ = ["read_platform", "read_virtualisation"]
+
+_TEGRA = "/etc/nv_tegra_release"
+_DGX = "/etc/dgx-release"
 
 #: What `systemd-detect-virt` prints for containers; every other word but `none` is a machine.
 _CONTAINERS = frozenset(
@@ -57,6 +60,32 @@ def read_virtualisation(evidence: Evidence) -> Fact[Virtualisation]:
             )
             return Known(value=value, origin=origin)
     return Absent(reason="not_collected", origin="command:systemd-detect-virt")
+
+
+def read_platform(evidence: Evidence) -> Fact[PlatformName]:
+    """Jetson by JetPack's release file, its kernel's name, or the GPU's driver `nvgpu`; else DGX OS."""
+    jetson = _jetson_origin(evidence)
+    if jetson:
+        return Known(value="jetson", origin=jetson)
+    dgx = exists(evidence, _DGX)
+    if dgx:
+        return Known(value="dgx_os", origin=f"stat:{_DGX}")
+    if dgx is False and exists(evidence, _TEGRA) is False:
+        return Known(value="", origin=f"stat:{_TEGRA}")
+    return absent(stat_of(evidence, _TEGRA))
+
+
+def _jetson_origin(evidence: Evidence) -> str:
+    if exists(evidence, _TEGRA):
+        return f"stat:{_TEGRA}"
+    release, uname = evidence.file("/proc/sys/kernel/osrelease"), evidence.command("uname", "-a")
+    if _text(release).endswith("-tegra"):
+        return release.origin
+    if re.match(r"linux \S+ \S+-tegra ", _text(uname)):
+        return uname.origin
+    # No card on PCI has this driver.
+    tables = (r for r in runs(evidence, "nvidia-smi") if r.has_data and b"(nvgpu)" in r.data)
+    return next((table.origin for table in tables), "")
 
 
 _Found = tuple[str, str, str]

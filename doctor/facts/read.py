@@ -5,11 +5,23 @@ from __future__ import annotations
 import msgspec
 
 from doctor.core.evidence import Evidence, Item
-from doctor.core.host import Absent, Collection, Host, Known, StuckItem, System, Virtualisation
+from doctor.core.host import (
+    Absent,
+    Collection,
+    Fact,
+    Host,
+    Kernel,
+    Known,
+    PciDevice,
+    StuckItem,
+    System,
+    Virtualisation,
+)
 from doctor.facts.cuda import read_cuda
 from doctor.facts.driver import read_driver
 from doctor.facts.environment import environment_path, read_environment
 from doctor.facts.kernel import read_kernel
+from doctor.facts.loadedlog import gpus_by_log
 from doctor.facts.packages import read_packages
 from doctor.facts.pci import read_pci
 from doctor.facts.system import read_system
@@ -64,12 +76,20 @@ def _read(evidence: Evidence, scope: str) -> Host:
         collection=_collection(evidence),
         system=system,
         kernel=kernel,
-        pci=read_pci(evidence),
+        pci=_pci(evidence, kernel),
         driver=read_driver(evidence, is_wsl=place == "wsl2", logs=kernel.logs),
         cuda=read_cuda(evidence),
         packages=read_packages(evidence, system.units),
         environment=_ELSEWHERE,
     )
+
+
+def _pci(evidence: Evidence, kernel: Kernel) -> Fact[tuple[PciDevice, ...]]:
+    """The bus; where somebody's report shows none of its GPUs, those that the kernel's log names."""
+    bus = read_pci(evidence)
+    if isinstance(bus, Absent) and (bus.reason == "not_collected" or bus.origin.startswith("command:lspci")):
+        return gpus_by_log(kernel.logs) or bus
+    return bus
 
 
 def _inside(system: System) -> System:

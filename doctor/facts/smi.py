@@ -8,27 +8,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from doctor.core.evidence import Evidence, Reading
-from doctor.core.host import Fact, Gpu, GpuReport, Known
-from doctor.core.pattern import pattern
+from doctor.core.host import Absent, Fact, Gpu, GpuReport, Known
 from doctor.core.versions import Dotted
 from doctor.facts.collectenv import report_by_env
 from doctor.facts.limits import limit_of_label
+from doctor.facts.smi_errors import address_of, broken_rows, code_of, device_failures, failure_in, is_broken
 from doctor.facts.smi_table import is_smi_table, parse_smi_table
 from doctor.facts.smi_text import is_smi_log, parse_smi_log
-from doctor.facts.source import absent, dotted, fraction, line_of, pci_address, runs, whole
+from doctor.facts.source import absent, dotted, fraction, line_of, runs, whole
 from doctor.facts.xmltree import Node, XmlError, parse_xml
 
-__all__ = ["read_smi"]
+__all__ = ["RUN_AGAIN", "read_smi"]
+
+#: Detail of a run that somebody pasted behind another one: what counts is the present.
+RUN_AGAIN = "run again"
 
 _MIB = 1024 * 1024
 _GPUS_MAX = 512
-#: Sentences with which nvidia-smi gives up as a whole.
-_FAILURES = pattern(
-    r"Failed to initialize NVML: [^\n]+|NVIDIA-SMI has failed because[^\n]+|No devices were found"
-    r"|NVIDIA-SMI couldn't find [^\n]+|Failed to properly shut down NVML[^\n]*|No supported GPUs were found"
-    r"|NVML: Driver/library version mismatch[^\n]*"
-)
-_DEVICE_FAILURES = pattern(r"Unable to determine the device handle for [^\n]+|GPU is lost[^\n]*")
 _VIRTUALISATION = {
     "none": "none",
     "pass-through": "passthrough",
@@ -40,14 +36,13 @@ _VIRTUALISATION = {
 
 def read_smi(evidence: Evidence) -> Fact[GpuReport]:
     """What nvidia-smi printed; its exit status stands in `error_code` where it gave up."""
-    reading = evidence.command("nvidia-smi", "-q", "-x")
-    if reading.status is not None:
-        return _by_reading(evidence, reading)
     asked = [r for r in runs(evidence, "nvidia-smi") if not _is_about_links(r)]
     facts = [_by_reading(evidence, r) for r in asked]
+    is_thread = any(r.item is not None and r.item.detail == RUN_AGAIN for r in asked)
     if any(isinstance(fact, Known) for fact in facts):
-        return _joined(facts)
-    return report_by_env(evidence) or (facts[0] if facts else absent(reading))
+        return (_latest if is_thread else _joined)(facts)
+    unasked = evidence.command("nvidia-smi", "-q", "-x")
+    return report_by_env(evidence) or (facts[0] if facts else absent(unasked))
 
 
 def _is_about_links(reading: Reading) -> bool:
@@ -67,12 +62,39 @@ def _joined(facts: list[Fact[GpuReport]]) -> Fact[GpuReport]:
     if best is not None:
         return best
     best = next((fact for fact in spoke if fact.value.gpus), spoke[0])
+    return _filled(best, spoke)
+
+
+def _latest(facts: list[Fact[GpuReport]]) -> Fact[GpuReport]:
+    """Of the runs in a thread the last one that says something of GPUs.
+
+    Trouble first and none later: repaired, or asked in another place? The thread does not tell.
+    """
+    spoke = [fact for fact in facts if isinstance(fact, Known)]
+    weighty = [f for f in spoke if f.value.error or f.value.gpus or f.value.device_errors] or spoke
+    last = weighty[-1]
+    if _trouble(last.value):
+        return last if last.value.error else _filled(last, [last])
+    trouble = next((_trouble(fact.value) for fact in weighty if _trouble(fact.value)), "")
+    if trouble:
+        detail = f"`{trouble[:300]}`, and no trouble in another run: which of them is now is not told"
+        return Absent(reason="unreadable", origin=last.origin, detail=detail)
+    return _filled(last, spoke)
+
+
+def _trouble(report: GpuReport) -> str:
+    return report.error or next(iter(report.device_errors), "")
+
+
+def _filled(best: Known[GpuReport], spoke: list[Known[GpuReport]]) -> Fact[GpuReport]:
+    """A report with what the other runs know besides."""
     drivers = (fact.value.driver_version for fact in spoke)
     cudas = (fact.value.cuda_driver_version for fact in spoke)
     report = replace(
         best.value,
         driver_version=best.value.driver_version or next((v for v in drivers if v is not None), None),
         cuda_driver_version=best.value.cuda_driver_version or next((v for v in cudas if v is not None), None),
+        device_errors=tuple(dict.fromkeys(error for fact in spoke for error in fact.value.device_errors)),
     )
     return Known(value=report, origin=best.origin)
 
@@ -84,10 +106,21 @@ def _by_reading(evidence: Evidence, reading: Reading) -> Fact[GpuReport]:
     if reading.data.lstrip()[:1] == b"<":
         return _by_xml(reading, said)
     if is_smi_log(said):
-        return Known(value=_report(parse_smi_log(reading.text), said), origin=reading.origin)
+        return _listed(reading, parse_smi_log(reading.text), said)
     if is_smi_table(said):
-        return Known(value=_report(parse_smi_table(reading.text), said), origin=reading.origin)
+        return _listed(reading, parse_smi_table(reading.text), said)
     return _by_text(reading, said)
+
+
+def _listed(reading: Reading, root: Node, outside: str) -> Fact[GpuReport]:
+    """A listing, as far as it goes: of one that was cut, the absence of a GPU is no answer."""
+    report = _report(root, outside)
+    attached = whole(_text(root, "attached_gpus"))
+    told = len(root.all("gpu")) + len(device_failures(outside))
+    is_cut = reading.status == "truncated" or (attached is not None and attached > told)
+    if is_cut and not report.gpus and not report.device_errors:
+        return absent(reading, "it ends before the first GPU")
+    return Known(value=replace(report, is_complete=not is_cut), origin=reading.origin)
 
 
 def _by_xml(reading: Reading, said: str) -> Fact[GpuReport]:
@@ -100,7 +133,7 @@ def _by_xml(reading: Reading, said: str) -> Fact[GpuReport]:
     if root.name != "nvidia_smi_log":
         return absent(reading, f"a document `{root.name[:80]}`, not `nvidia_smi_log`")
     outside = said.rpartition("</nvidia_smi_log>")[2] if close else ""
-    return Known(value=_report(root, outside), origin=reading.origin)
+    return _listed(reading, root, outside)
 
 
 def _report(root: Node, outside: str) -> GpuReport:
@@ -109,35 +142,25 @@ def _report(root: Node, outside: str) -> GpuReport:
     return GpuReport(
         driver_version=dotted(_text(root, "driver_version")),
         cuda_driver_version=dotted(_text(root, "cuda_version")),
-        gpus=tuple(_gpu(number, node) for number, node in enumerate(rows)),
-        device_errors=(*_lost(rows), *_device_errors(outside)),
-    )
-
-
-def _lost(rows: list[Node]) -> tuple[str, ...]:
-    """GPUs that went away while they were read: their fields hold the error instead of values."""
-    return tuple(
-        f"index {number}: GPU is lost"
-        for number, node in enumerate(rows)
-        if any("GPU is lost" in child.text for part in node.children for child in (part, *part.children))
+        gpus=tuple(_gpu(number, node) for number, node in enumerate(rows) if not is_broken(node)),
+        device_errors=tuple(dict.fromkeys((*broken_rows(rows), *device_failures(outside)))),
     )
 
 
 def _by_text(reading: Reading, said: str) -> Fact[GpuReport]:
     """Error texts, and the table that plain `nvidia-smi` prints, whose head names three versions."""
-    failure = _FAILURES.search(said)
-    lost = _device_errors(said)
+    failure, lost = failure_in(said), device_failures(said)
     driver = re.search(r"Driver Version\s*: *([0-9.]{3,30})", said)
     cuda = re.search(r"CUDA (?:UMD )?Version\s*: *([0-9.]{3,10})", said)
-    if failure is None and not lost and driver is None:
-        if not reading.rc:
+    if not failure and not lost and driver is None:
+        if not reading.rc or reading.status == "truncated":
             return absent(reading, f"no report and no known error: {line_of(reading)[:200]}")
         error = line_of(reading)[:300] or f"exit status {reading.rc} without a word"
     else:
-        error = failure.group(0).strip() if failure is not None else ""
+        error = failure
     report = GpuReport(
         error=error,
-        error_code=reading.rc or None,
+        error_code=code_of(error) or reading.rc or None,
         driver_version=dotted(driver.group(1)) if driver is not None else None,
         library_version=_library_version(said),
         cuda_driver_version=dotted(cuda.group(1)) if cuda is not None else None,
@@ -150,10 +173,6 @@ def _library_version(said: str) -> Dotted | None:
     """May lack its last part (`580.173`); it is kept as printed."""
     found = re.search(r"NVML library version: *([0-9.]{3,30})", said)
     return dotted(found.group(1)) if found is not None else None
-
-
-def _device_errors(said: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(line.strip()[:300] for line in _DEVICE_FAILURES.findall(said)))[:_GPUS_MAX]
 
 
 def _text(node: Node, *path: str) -> str | None:
@@ -176,12 +195,11 @@ def _flag(node: Node, *path: str) -> bool | None:
 
 
 def _gpu(number: int, node: Node) -> Gpu:
-    address = node.attributes.get("id") or _text(node, "pci", "pci_bus_id") or ""
     mode = (_text(node, "compute_mode") or "").lower().replace(" ", "_")
     virtualisation = (_text(node, "gpu_virtualization_mode", "virtualization_mode") or "").lower()
     return Gpu(
         index=number,
-        pci_address=pci_address(address),
+        pci_address=address_of(node),
         name=_text(node, "product_name"),
         uuid=_text(node, "uuid"),
         serial=_text(node, "serial"),

@@ -18,7 +18,7 @@ _DRIVER = pattern(r"(?:Driver|KMD) Version: *([0-9.]{3,30})")
 _CUDA = pattern(r"CUDA (?:UMD )?Version: *([0-9.]{3,10})")
 _FIRST = pattern(
     r"\|\s*(?P<index>\d{1,3})\s+(?P<name>\S.{0,60}?)\s+(?P<persistence>On|Off|N/A)?\s*"
-    r"\|\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s+\S+\s*\|\s*(?P<ecc>\S+)\s*\|"
+    r"\|\s*(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]|N/A)\s+\S+\s*\|\s*(?P<ecc>\S+)\s*\|"
 )
 _SECOND = pattern(
     r"\|\s*\S+\s+(?P<heat>\S+)\s+(?P<state>P\d+|\S+)\s+(?P<power>\S+?)\s*/\s*(?P<limit>\S+)\s*"
@@ -63,6 +63,10 @@ def _cells(first: re.Match[str], following: list[str]) -> Iterator[tuple[tuple[s
         yield ("persistence_mode",), "Enabled" if first["persistence"] == "On" else "Disabled"
     if first["ecc"].isdigit():
         yield ("ecc_mode", "current_ecc"), "Enabled"
+    fault = _fault(following[0]) if following else ""
+    if fault:
+        yield ("performance_state",), fault
+        return
     second = _SECOND.match(following[0].strip()) if following else None
     if second is None:
         return
@@ -75,6 +79,15 @@ def _cells(first: re.Match[str], following: list[str]) -> Iterator[tuple[tuple[s
     third = _THIRD.match(following[1].strip()) if len(following) > 1 else None
     if third is not None:
         yield ("mig_mode", "current_mig"), third["mig"].rstrip("*")
+
+
+def _fault(line: str) -> str:
+    """What stands in place of heat, state or memory of a GPU that the driver cannot read; else empty."""
+    if "GPU is lost" in line:
+        return "GPU is lost"
+    cells = line.strip().strip("|").split("|")
+    vital = [*cells[0].split()[1:3], *(cells[1].split() if len(cells) > 1 else ())]
+    return "ERR!" if "ERR!" in vital or "Unknown Error" in line else ""
 
 
 def _add(node: Node, value: str, *path: str) -> None:

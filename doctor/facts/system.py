@@ -8,7 +8,7 @@ from doctor.core.evidence import Evidence
 from doctor.core.host import Absent, Fact, Known, Os, System, Unit
 from doctor.facts.collectenv import os_by_env
 from doctor.facts.issue import os_by_issue
-from doctor.facts.place import read_virtualisation
+from doctor.facts.place import read_platform, read_virtualisation
 from doctor.facts.resources import read_resources
 from doctor.facts.source import absent, at, document, first_usable, line_of, runs, string
 
@@ -23,6 +23,7 @@ def read_system(evidence: Evidence) -> System:
     """The facts of `Host.system`."""
     return System(
         os=_os(evidence),
+        platform=read_platform(evidence),
         architecture=read_architecture(evidence),
         virtualisation=read_virtualisation(evidence),
         resources=read_resources(evidence),

@@ -11,6 +11,7 @@ import msgspec
 from doctor.core.evidence import EVIDENCE_SCHEMA, Meta
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
+from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
 from doctor.core.versions import Version
 
 __all__ = ["DOCUMENTS", "schema", "schema_files"]
@@ -22,6 +23,8 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     "mopt.check/1": CheckReport,
     HOST_SCHEMA: Host,
     EVIDENCE_SCHEMA: Meta,
+    STACK_SCHEMA: StackReport,
+    WHY_SCHEMA: WhyReport,
 }
 
 _FOLDER = Path(__file__).resolve().parent.parent / "schemas"

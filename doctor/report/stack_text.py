@@ -12,6 +12,8 @@ from doctor.report.escape import escape_line
 __all__ = ["render_stack", "render_why"]
 
 _WIDTH = 80
+#: So many reasons stand beside a component.
+_REASONS_MAX = 2
 _WORDS = {"yes": "YES", "no": "NO", "unknown": "NOT KNOWN"}
 _DELIVERIES = {
     "venv": "a virtual environment",
@@ -24,9 +26,10 @@ def render_stack(report: StackReport) -> str:
     """The stack, what changes, and why each part is what it is; or the conflict."""
     lines = [*_para(f"{report.goal} on {_machine(report.target)}")]
     lines += [f"{_WORDS[report.compatible]} (matrix {report.matrix_edition}, policy {report.policy})", ""]
+    sources = _Sources()
     if report.conflict:
         word = "cannot hold together" if report.compatible == "no" else "what is not known"
-        lines += [f"{word}:", *_chain(report.conflict), ""]
+        lines += [f"{word}:", *_chain(report.conflict, sources), ""]
     if report.components:
         head = "stack" if report.compatible == "yes" else "known so far"
         lines += [f"{head}, in {_DELIVERIES[report.delivery]}:", *_stack(report), ""]
@@ -35,19 +38,52 @@ def render_stack(report: StackReport) -> str:
     lines += [line for text in report.advice for line in _para(f"note: {text}")]
     for other in (*report.alternatives, *((report.other_policy,) if report.other_policy else ())):
         lines += _other(report, other)
-    return "\n".join(lines).rstrip() + "\n"
+    return _joined([*lines, *sources.lines()])
 
 
 def render_why(report: WhyReport) -> str:
-    """Yes, no or not known; the chain; hints."""
-    lines = [*_para(f"{report.question} on {_machine(report.target)}")]
+    """Yes, no or not known; the chain; hints; the sources, each once."""
+    lines = [*_para(f"{report.question or 'what is there'} on {_machine(report.target)}")]
     lines += [f"{_WORDS[report.compatible]} (matrix {report.matrix_edition})", ""]
-    shown = _telling(report.because) if report.compatible == "yes" else report.because
+    shown = [
+        link for link in report.because if report.compatible != "yes" or link.kind in ("relation", "note")
+    ]
+    sources = _Sources()
     if shown:
-        lines += ["because:", *_chain(shown), ""]
+        lines += ["because:", *_chain(shown, sources), ""]
     lines += _hints(report.hints, report.nearest)
     lines += [line for text in report.advice for line in _para(f"note: {text}")]
-    return "\n".join(lines).rstrip() + "\n"
+    return _joined([*lines, *sources.lines()])
+
+
+class _Sources:
+    """Sources by number, so that a page names each of them once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def cite(self, sources: Iterable[str]) -> str:
+        """Their numbers: `[1, 4]`."""
+        numbers = [self._numbers.setdefault(text, len(self._numbers) + 1) for text in sources]
+        return f"[{', '.join(map(str, sorted(numbers)))}]" if numbers else ""
+
+    def lines(self) -> list[str]:
+        """The list of them."""
+        if not self._numbers:
+            return []
+        found = ["", "sources:"]
+        for text, number in self._numbers.items():
+            found += _para(text, f"  {number:>2} ", "     ")
+        return found
+
+
+def _joined(lines: Iterable[str]) -> str:
+    """Lines as text, without two empty ones in a row."""
+    found: list[str] = []
+    for line in lines:
+        if line or (found and found[-1]):
+            found.append(line)
+    return "\n".join(found).rstrip() + "\n"
 
 
 def _machine(target: Target) -> str:
@@ -67,39 +103,39 @@ def _para(text: str, first: str = "", rest: str = "") -> list[str]:
     )
 
 
-def _chain(links: Iterable[Because]) -> list[str]:
+def _chain(links: Iterable[Because], sources: _Sources) -> list[str]:
     lines = []
     for link in links:
-        doubt = "" if link.is_known else " [not known]"
-        lines += _para(f"{link.text}{doubt}", "  - ", "    ")
-        if link.source:
-            lines += _para(f"{link.relation}: {'; '.join(link.source)}", "      ")
+        doubt = " - not known" if not link.is_known else ""
+        name = f" ({link.relation})" if link.kind in ("relation", "note") else ""
+        lines += _para(f"{link.text}{doubt}{name} {sources.cite(link.source)}", "  - ", "    ")
     return lines
-
-
-def _telling(links: Sequence[Because]) -> list[Because]:
-    """Of a yes: the relations and notes, not what was given."""
-    return [link for link in links if link.kind in ("relation", "note")]
 
 
 def _stack(report: StackReport) -> list[str]:
     lines = []
     width = max(map(len, report.components))
     for name, version in report.components.items():
-        texts = [link.text for link in report.because if link.component == name and link.kind != "fact"]
-        why = f"  {'; '.join(dict.fromkeys(texts))}" if texts else ""
-        indent = " " * (width + 18)
         head = f"  {name:<{width}}  {version:<13}"
-        lines += wrap(
-            escape_line(why) or " ",
-            _WIDTH,
-            initial_indent=head,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
-        ) or [head.rstrip()]
+        why = _reasons_of(report, name)
+        lines += _para(why, head, " " * len(head)) if why else [head.rstrip()]
     if report.also:
         lines += _para("also: " + ", ".join(f"{name} {spec}" for name, spec in report.also.items()), "  ")
-    return [line.rstrip() for line in lines]
+    return lines
+
+
+def _reasons_of(report: StackReport, name: str) -> str:
+    """The first things that decided a component; `--json` has them all."""
+    goal = set(report.goal.replace("=", " ").replace("<", " ").replace(">", " ").split())
+    links = [
+        link
+        for link in report.because
+        if link.component == name
+        and (link.kind in ("relation", "goal", "hold") or link.relation == "driver-branch-supported")
+    ]
+    links.sort(key=lambda link: (link.kind != "goal", link.text.split(" ", 1)[0] not in goal))
+    texts = list(dict.fromkeys(link.text for link in links))
+    return "; ".join(texts[:_REASONS_MAX])
 
 
 def _changes(changes: Sequence[Change], keeps: Sequence[str]) -> list[str]:

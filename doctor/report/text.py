@@ -139,7 +139,7 @@ def _host_line(report: CheckReport) -> str:
         _gpus(host),
         host.os.get("pretty_name"),
         _known("kernel", host.kernel.get("release")),
-        _driver(host),
+        _driver(report),
         _known("goal", report.goal),
     ]
     return ", ".join(part for part in parts if part)
@@ -158,11 +158,15 @@ def _gpus(host: HostSummary) -> str:
     return " + ".join(f"{count} x {name}" for name, count in names.items())
 
 
-def _driver(host: HostSummary) -> str:
+def _driver(report: CheckReport) -> str:
+    """`driver 580.95.05 (open)`; that it is not loaded is said only where a check found so."""
+    host = report.host
     loaded, flavour = host.driver.get("version"), host.driver.get("flavour")
     userspace = host.driver.get("userspace_version")
     if not loaded:
-        return f"driver not loaded, user space {userspace}" if userspace else ""
+        module = next((f for f in report.findings if f.id == "driver.module_loaded"), None)
+        words = "driver not loaded, " if module is not None and module.status == "fail" else "driver "
+        return f"{words}user space {userspace}" if userspace else ""
     aside = [flavour] if flavour else []
     if userspace and userspace != loaded:
         aside.append(f"user space {userspace}")
@@ -291,7 +295,8 @@ def _notes(page: Page, findings: Sequence[Finding], *, verbose: bool) -> None:
     page.gap()
     page.text("", head="noted", paint="strong")
     for group in _alike(noted):
-        page.text(f"{_named(group[0])}: {group[0].why[0]}", indent=2)
+        said = f"{group[0].found}: " if group[0].found else ""
+        page.text(f"{_named(group[0])}: {said}{group[0].why[0]}", indent=2)
 
 
 def _unjudged(page: Page, others: Sequence[Host], report: CheckReport) -> None:
@@ -328,7 +333,7 @@ def _foot(page: Page, report: CheckReport, host: Host | None, *, verbose: bool) 
 
 
 def _counts(findings: Sequence[Finding]) -> str:
-    """`1 fails, 2 are not known, 21 pass, 3 do not apply`."""
+    """`27 findings: 1 fails, 2 are not known, …`: a check of eight GPUs has eight."""
     words: dict[Status, tuple[str, str]] = {
         "fail": ("fails", "fail"),
         "unknown": ("is not known", "are not known"),
@@ -338,7 +343,7 @@ def _counts(findings: Sequence[Finding]) -> str:
     }
     counts = {status: sum(f.status == status for f in findings) for status in _STATUS_ORDER}
     said = [f"{n} {words[status][n != 1]}" for status, n in counts.items() if n]
-    return f"{counted(len(findings), 'check')}: {', '.join(said)}" if said else "no check ran"
+    return f"{counted(len(findings), 'finding')}: {', '.join(said)}" if said else "no check ran"
 
 
 def _few(keys: Sequence[str]) -> str:

@@ -56,6 +56,7 @@ DRIVER = Dotted("580.178.04")
 OLD_DRIVER = Dotted("580.95.05")
 FIRST, SECOND = "0000:41:00.0", "0000:81:00.0"
 L40S, P40, RTX_5090, H100, T4 = "10de:26b9", "10de:1b38", "10de:2b85", "10de:2330", "10de:1eb8"
+GTX_1050_TI = "10de:1c82"
 MIB, GIB = 1024**2, 1024**3
 LIBRARY_DIR = "/usr/lib/x86_64-linux-gnu"
 
@@ -343,6 +344,7 @@ def _system() -> System:
         os=known_of(Os(id="ubuntu", version="24.04", pretty_name="Ubuntu 24.04.4 LTS", id_like=("debian",))),
         architecture=known_of("x86_64"),
         virtualisation=known_of(Virtualisation(kind="bare_metal")),
+        platform=known_of(""),
         resources=known_of(resources),
         units=known_of((unit,)),
         boot_time=known_of("2026-11-30T08:00:00Z"),
@@ -378,6 +380,7 @@ def _driver() -> Driver:
     return Driver(
         kernel_version=known_of(DRIVER),
         flavour=known_of("open"),
+        container_root=NOT_THERE,
         module_compiler=known_of("gcc version 13.3.0"),
         parameters=known_of({"ExcludedGpus": ""}),
         gpu_models=known_of({FIRST: "NVIDIA L40S", SECOND: "NVIDIA L40S"}),
@@ -430,6 +433,43 @@ def in_container() -> Host:
     )
     host = without(placed(healthy(), "container", "docker"), hidden, "denied")
     return having(host, {"kernel.dkms": NOT_THERE, "packages": packages_of(package("cuda-cudart-13-0"))})
+
+
+def jetson() -> Host:
+    """An Orin with JetPack: the GPU is not on PCI, `nvgpu` drives it, and CUDA works."""
+    host = without_module_file(without_module(healthy()))
+    return having(
+        host,
+        {
+            "system.platform": "jetson",
+            "system.architecture": "aarch64",
+            "pci": (),
+            "kernel.dkms": NOT_THERE,
+            "kernel.modules": loaded_modules("nvgpu"),
+            "driver.libraries": (),
+            "driver.userspace_version": NOT_THERE,
+            "driver.nvml": NOT_THERE,
+            "driver.smi": NOT_THERE,
+            "cuda.probe": working_probe(library_path="/usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1.1"),
+            "packages": packages_of(),
+        },
+    )
+
+
+def beside_a_driver_container() -> Host:
+    """A node of the GPU Operator: module loaded, and no libraries of the driver on the host itself."""
+    return having(
+        healthy(),
+        {
+            "driver.container_root": "/run/nvidia/driver",
+            "driver.libraries": (),
+            "driver.userspace_version": NOT_THERE,
+            "driver.nvml": NOT_THERE,
+            "driver.smi": NOT_THERE,
+            "cuda.probe": unloadable_probe(),
+            "packages": packages_of(),
+        },
+    )
 
 
 def in_wsl2() -> Host:

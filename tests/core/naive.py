@@ -236,6 +236,8 @@ def _kernel(edition: Edition, machine: Machine, stack: dict[str, str]) -> Iterat
     if not above:
         yield f"kernel {machine.kernel} is newer than the rows"
         return
+    if mine in rows:
+        yield from _stable(rows[mine], machine, driver)
     row = rows[min(above)]
     build = next((b for b in row.builds if b.branch == driver[0]), None)
     if build is None:
@@ -245,6 +247,15 @@ def _kernel(edition: Edition, machine: Machine, stack: dict[str, str]) -> Iterat
     since = build.upstream_since if build.patched_by else build.since
     if since is None or driver < numbers(since.raw):
         yield f"driver {stack['driver']} on kernel {row.kernel}"
+
+
+def _stable(row: Any, machine: Machine, driver: tuple[int, ...]) -> Iterator[str]:
+    for change in row.stable_changes:
+        knows = next((b for b in change.builds if b.branch == driver[0]), None)
+        if numbers(change.since.raw) > numbers(machine.kernel):
+            continue
+        if knows is None or knows.patched_by or driver < numbers(knows.since.raw):
+            yield f"driver {driver} and the change of {change.since}"
 
 
 # --- the rest -------------------------------------------------------------------------------------

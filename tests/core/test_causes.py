@@ -11,7 +11,7 @@ from doctor.core.causes import LAYERS
 from doctor.core.check import Case
 from doctor.core.claims import evaluate
 from doctor.core.finding import Cause
-from doctor.core.host import Host, ModprobeLine
+from doctor.core.host import Collection, Host, ModprobeLine
 from doctor.core.judge import judge
 from doctor.core.matrix import CauseRow, Matrix
 from doctor.core.versions import Dotted
@@ -19,6 +19,7 @@ from tests.core.hosts import (
     DRIVER,
     FACTS,
     FIRST,
+    GTX_1050_TI,
     NOT_THERE,
     OLD_DRIVER,
     OTHER_RELEASE,
@@ -27,6 +28,8 @@ from tests.core.hosts import (
     RTX_5090,
     SECOND,
     answer,
+    at,
+    beside_a_driver_container,
     case_of,
     compat_library,
     device,
@@ -50,6 +53,7 @@ from tests.core.hosts import (
     nodes,
     package,
     packages_of,
+    pci_device,
     put,
     reports,
     said,
@@ -104,6 +108,24 @@ UNMAPPED = (16 * 1024**2, 0, 0, 32 * 1024**2, 0, 0)
 BAR_WORD = ("bar", f"NVRM: This PCI I/O region is invalid: BAR1 is 0M @ 0x0 (PCI:{FIRST})", FIRST)
 BRIDGE_WORD = ("bar", "pcieport 0000:40:01.0: BAR 13: failed to assign [io size 0x1000]", "0000:40:01.0")
 BOTH_UNMAPPED = devices(dead(healthy()), bar_bytes=UNMAPPED)
+FIRMWARE_WORD = (
+    "firmware_missing",
+    f"nvidia {SECOND}: Direct firmware load for nvidia/580.178.04/gsp_ga10x.bin failed with error -2",
+    SECOND,
+)
+NOT_READY = failing_probe(802, "CUDA_ERROR_SYSTEM_NOT_READY")
+CLOSED_NODES = reports(
+    having(
+        healthy(),
+        {
+            "cuda.probe": NO_DEVICE,
+            "driver.device_nodes": nodes("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm", mode="0660"),
+        },
+    ),
+    error="Insufficient Permissions",
+    error_code=4,
+    gpus=(),
+)
 GSP_WORD = ("gsp", "NVRM: GPU1 kgspWaitForGfwBootOk_TU102: failed to wait for GFW boot complete")
 
 # --- building and loading -------------------------------------------------------------------------
@@ -290,6 +312,21 @@ PAIRS: dict[str, Pair] = {
     "driver.gsp_boot_failure": Pair(
         said(dead(healthy()), GSP_WORD),
         said(healthy(), GSP_WORD),
+    ),
+    "driver.firmware_missing": Pair(
+        said(dead(healthy()), FIRMWARE_WORD, GSP_WORD), said(healthy(), FIRMWARE_WORD, GSP_WORD)
+    ),
+    "driver.device_nodes_closed": Pair(
+        put(CLOSED_NODES, "collection", Collection(root=False)), CLOSED_NODES, "unknown"
+    ),
+    "mig.no_instance": Pair(
+        put(gpu(gpu(healthy(), mig_mode=True), 1, mig_mode=True), "cuda.probe", NO_DEVICE),
+        gpu(gpu(healthy(), mig_mode=True), 1, mig_mode=True),
+    ),
+    "fabric.fm_missing": Pair(
+        gpu(put(healthy(), "cuda.probe", NOT_READY), fabric_state="in_progress"),
+        put(healthy(), "cuda.probe", NOT_READY),
+        "unknown",
     ),
     "driver.userspace_missing": Pair(
         having(
@@ -620,3 +657,36 @@ def test_a_host_of_which_nothing_is_known_has_no_cause() -> None:
     assert report.verdict == "unknown"
     assert [c.id for c in report.causes] == ["unknown"]
     assert report.causes[0].tied_with == ()
+
+
+def test_a_driver_container_is_named_instead_of_missing_libraries() -> None:
+    report = answer(beside_a_driver_container())
+    assert report.verdict == "unknown"
+    assert "driver.userspace_missing" not in {i for c in report.causes for i in (c.id, *c.tied_with)}
+    assert "/run/nvidia/driver" in " ".join(report.causes[0].deciding_facts)
+
+
+def test_missing_libraries_are_in_doubt_where_nobody_looked_for_a_driver_container() -> None:
+    cause = one(without(PAIRS["driver.userspace_missing"].sick, ["driver.container_root"]))
+    assert (cause.id, cause.is_certain) == ("driver.userspace_missing", False)
+
+
+def test_a_state_that_many_hosts_share_is_no_sign_of_a_cause() -> None:
+    host = without(put(dead(healthy()), "kernel.logs", ()), ["pci"])
+    cause = one(host)
+    assert cause.id == "unknown"
+    assert "firmware.bar_or_above4g" not in cause.tied_with
+
+
+def test_a_display_card_that_nouveau_has_beside_working_gpus_is_advice_without_a_remedy() -> None:
+    card = pci_device("0000:01:00.0", GTX_1050_TI, class_code="030000", driver="nouveau")
+    host = put(healthy(), "pci", (*at(healthy(), "pci").value, card))
+    report = answer(host)
+    assert (report.verdict, report.causes) == ("ready", ())
+    assert [(a.id, a.remedy) for a in report.advice] == [("driver.binding", None)]
+
+
+def test_a_refused_module_of_somebody_else_hides_no_cause() -> None:
+    for name in ("driver.not_installed", "driver.headers_missing", "driver.dkms_build_failed"):
+        host = said(put(PAIRS[name].sick, "kernel.secure_boot", "enabled"), REFUSAL)
+        assert (one(host).id, one(host).is_certain) == (name, True)

@@ -9,7 +9,7 @@ import pytest
 from doctor.core.claims import CLAIMS, evaluate
 from doctor.core.claims.bus import has_window, is_asleep
 from doctor.core.claims.claimed import is_told
-from doctor.core.host import Absent, GpuReport, Host, ModprobeLine
+from doctor.core.host import Absent, Collection, GpuReport, Host, ModprobeLine
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
     FIRST,
@@ -25,6 +25,7 @@ from tests.core.hosts import (
     SECOND,
     WIDE_BARS,
     at,
+    beside_a_driver_container,
     case_of,
     device,
     devices,
@@ -38,6 +39,7 @@ from tests.core.hosts import (
     in_container,
     in_wsl2,
     installed_kernel,
+    jetson,
     known_of,
     library,
     loaded_modules,
@@ -79,7 +81,16 @@ NO_DKMS = without(HEALTHY, ["kernel.dkms"])
 NO_LOGS = without(HEALTHY, ["kernel.logs"])
 NO_PROBE = without(HEALTHY, ["cuda.probe"])
 NO_PACKAGES = without(HEALTHY, ["packages"])
-UNLISTED = devices(HEALTHY, device_id="10de:ffff")
+DOWN = lost_gpu(HEALTHY, FIRST)
+NO_DEVICE = failing_probe(100, "CUDA_ERROR_NO_DEVICE")
+REFUSED = {"error": "Insufficient Permissions", "error_code": 4, "gpus": ()}
+PLAIN_USER = Collection(root=False)
+FIRMWARE = (
+    "firmware_missing",
+    f"nvidia {SECOND}: Direct firmware load for nvidia/580.178.04/gsp_ga10x.bin failed with error -2",
+    SECOND,
+)
+UNLISTED = devices(DOWN, device_id="10de:ffff")
 NO_MODULE = {"nvidia_modules": known_of(())}
 UNMAPPED = (16 * 1024**2, 0, 0, 32 * 1024**2, 0, 0)
 R595, R550 = Dotted("595.104.02"), Dotted("550.163.01")
@@ -233,14 +244,12 @@ CASES: dict[str, Three] = {
     "flavour_proprietary": Three(
         put(HEALTHY, "driver.flavour", "proprietary"), HEALTHY, without(NO_KERNELS, ["driver.flavour"])
     ),
-    "gpu_needs_open": Three(device(HEALTHY, device_id=RTX_5090), HEALTHY, UNLISTED),
-    "gpu_refuses_open": Three(device(HEALTHY, device_id=P40), HEALTHY, UNLISTED),
-    "flavour_conflict": Three(device(HEALTHY, device_id=P40), HEALTHY, UNLISTED),
-    "gpu_dropped": Three(
-        put(device(HEALTHY, device_id=P40), "driver.kernel_version", R595), HEALTHY, UNLISTED
-    ),
+    "gpu_needs_open": Three(device(DOWN, device_id=RTX_5090), HEALTHY, UNLISTED),
+    "gpu_refuses_open": Three(device(DOWN, device_id=P40), HEALTHY, UNLISTED),
+    "flavour_conflict": Three(device(DOWN, device_id=P40), HEALTHY, UNLISTED),
+    "gpu_dropped": Three(put(device(DOWN, device_id=P40), "driver.kernel_version", R595), HEALTHY, UNLISTED),
     "gpu_too_new": Three(
-        put(device(HEALTHY, device_id=RTX_5090), "driver.kernel_version", R550), HEALTHY, UNLISTED
+        put(device(DOWN, device_id=RTX_5090), "driver.kernel_version", R550), HEALTHY, UNLISTED
     ),
     "legacy_said": Three(said(HEALTHY, ("legacy_gpu", "NVRM: Legacy drivers")), HEALTHY, CUT),
     "toolkit_needs_newer_driver": Three(
@@ -301,7 +310,28 @@ CASES: dict[str, Three] = {
     "recovery_asked": Three(
         gpu(HEALTHY, recovery_action="reboot"), HEALTHY, gpu(HEALTHY, recovery_action=None)
     ),
+    "firmware_missing": Three(said(LOST, FIRMWARE), said(HEALTHY, FIRMWARE), CUT),
+    "mig_without_instance": Three(
+        put(gpu(gpu(HEALTHY, mig_mode=True), 1, mig_mode=True), "cuda.probe", NO_DEVICE),
+        put(gpu(HEALTHY, mig_mode=True), "cuda.probe", NO_DEVICE),
+        gpu(gpu(NO_PROBE, mig_mode=True), 1, mig_mode=True),
+    ),
+    "fabric_not_up": Three(
+        gpu(HEALTHY, fabric_state="in_progress"),
+        gpu(gpu(HEALTHY, fabric_state="completed"), 1, fabric_state="completed"),
+        HEALTHY,
+    ),
+    "nodes_closed": Three(put(reports(HEALTHY, **REFUSED), "collection", PLAIN_USER), HEALTHY, SILENT),
+    "userspace_missing": Three(
+        put(HEALTHY, "driver.smi", GpuReport(error="NVIDIA-SMI couldn't find libnvidia-ml.so library")),
+        HEALTHY,
+        without(NO_PROBE, ["driver.libraries"]),
+    ),
+    "driver_in_container": Three(
+        beside_a_driver_container(), HEALTHY, without(HEALTHY, ["driver.container_root", "driver.smi"])
+    ),
     # places and policies
+    "jetson": Three(jetson(), HEALTHY, without(HEALTHY, ["system.platform"])),
     "in_container": Three(in_container(), HEALTHY, without(HEALTHY, ["system.virtualisation"])),
     "on_wsl": Three(in_wsl2(), HEALTHY, without(HEALTHY, ["system.virtualisation", "kernel.release"])),
     "updates_unfenced": Three(updating(), HEALTHY, updating(holds=Absent(reason="denied"))),
@@ -529,7 +559,7 @@ def test_a_claim_of_two_parts_is_settled_by_the_one_that_decides(
 
 
 def test_one_card_that_the_matrix_lacks_leaves_the_others_answers_open() -> None:
-    mixed = device(HEALTHY, 1, device_id="10de:ffff")
+    mixed = device(reports(HEALTHY, gpus=()), 1, device_id="10de:ffff")
     assert [
         holds(n, mixed) for n in ("gpu_needs_open", "gpu_refuses_open", "gpu_dropped", "gpu_too_new")
     ] == [None] * 4
@@ -549,3 +579,90 @@ def test_the_driver_itself_may_say_that_a_gpu_is_lost() -> None:
 def test_one_witness_that_is_not_installed_does_not_speak_for_the_other() -> None:
     host = put(without(HEALTHY, ["driver.nvml"], "timeout"), "driver.smi", NOT_THERE)
     assert holds("nvml_answers", host) is None
+
+
+# --- what the kernel's words do and do not say ----------------------------------------------------
+
+REFUSAL = ("module_signature_rejected", "Loading of module with unavailable key is rejected")
+NAMED = (
+    "module_signature_rejected",
+    "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+)
+NO_WORD = without_module(HEALTHY)
+SPOKEN = said(NO_WORD, ("probe_failed", "NVRM: The NVIDIA probe routine was not called for 1 device(s)."))
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (said(NO_WORD, REFUSAL), True),
+        (said(SPOKEN, REFUSAL), False),
+        (said(UNBUILT, REFUSAL), False),
+        (said(without(NO_WORD, ["kernel.installed"]), REFUSAL), None),
+        (said(without(NO_WORD, ["kernel.installed"]), NAMED), True),
+        (said(HEALTHY, REFUSAL), False),
+    ],
+    ids=["on disk, silent", "it has spoken", "not on disk", "disk not read", "it is named", "loaded"],
+)
+def test_a_refusal_that_names_no_module_is_about_nvidia_only_where_nothing_speaks_against_it(
+    host: Host, expected: bool | None
+) -> None:
+    assert holds("signature_rejected", host) is expected
+    if expected is not None:
+        assert holds("signature_blocks", host) is expected
+
+
+def test_modprobe_that_could_not_insert_the_module_says_that_it_is_not_loaded() -> None:
+    unread = without(NO_WORD, ["driver.kernel_version", "kernel.modules", "driver.nvml", "driver.smi"])
+    assert holds("module_loaded", unread) is None
+    assert holds("module_loaded", said(unread, NAMED)) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nvidia-gpu 0000:41:00.3: i2c timeout error e0000000", True),
+        ("nvidiafb: Device ID: 10de26b9", True),
+        ("nvidia: loading out-of-tree module taints kernel.", False),
+        ("nvidia 0000:41:00.0: enabling device (0000 -> 0003)", False),
+        ("nvidia-nvlink: Nvlink Core is being initialized, major device number 237", False),
+        ("NVRM: a word", False),
+    ],
+)
+def test_only_words_of_the_driver_s_own_modules_show_that_it_was_loaded(text: str, expected: bool) -> None:
+    assert holds("load_not_tried", said(NO_WORD, ("other", text))) is expected
+
+
+def test_a_mismatch_that_nvml_met_shows_a_loaded_module() -> None:
+    unread = without(HEALTHY, ["driver.kernel_version", "kernel.modules"])
+    met = reports(
+        unread, error="Driver/library version mismatch", error_code=18, gpus=(), driver_version=None
+    )
+    assert (holds("module_loaded", met), holds("userspace_differs", met)) == (True, True)
+
+
+OPEN_REFUSES = (
+    "unsupported_gpu",
+    f"NVRM: The NVIDIA GPU {FIRST} (PCI ID: 10de:1db5) is not supported by open nvidia.ko",
+    FIRST,
+)
+LEGACY = ("legacy_gpu", "NVRM: The GeForce GTX 680 is supported through the NVIDIA 470.xx Legacy drivers.")
+
+
+def test_the_kernel_s_own_words_name_card_and_flavour_where_no_file_was_read() -> None:
+    bare = without(NO_WORD, ["pci", "driver.flavour", "kernel.installed", "driver.nvml", "driver.smi"])
+    assert holds("flavour_open", said(bare, OPEN_REFUSES)) is True
+    assert holds("flavour_proprietary", said(bare, OPEN_REFUSES)) is False
+    assert holds("gpu_refuses_open", said(bare, OPEN_REFUSES)) is True
+    assert holds("gpu_dropped", said(bare, LEGACY)) is True
+
+
+def test_a_card_that_the_driver_lists_is_not_refused_whatever_was_said_or_the_matrix_says() -> None:
+    assert holds("gpu_refuses_open", said(HEALTHY, OPEN_REFUSES)) is False
+    assert holds("gpu_dropped", said(HEALTHY, LEGACY)) is False
+    assert holds("gpu_needs_open", device(HEALTHY, device_id=RTX_5090)) is False
+
+
+def test_a_container_sees_cards_on_the_bus_that_it_was_not_given() -> None:
+    one = put(lost_gpu(in_container()), "cuda.probe", working_probe(device_count=1))
+    assert holds("some_gpu_down", one) is False

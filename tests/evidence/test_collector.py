@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from doctor.core import evidence as core
+from doctor.core.host import known
 from doctor.evidence import live
+from doctor.facts.read import read_host
 from tests.evidence.conftest import COLLECTOR, collector_argv, load_collector, old_python
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: ownership by others is planted")
@@ -411,6 +413,30 @@ def test_a_library_others_can_change_is_not_loaded(planted, collect):
     assert item.detail == f"not loaded: {library} is owned by uid 65534"
 
 
+def test_a_slice_and_a_driver_container(planted, collect, python):
+    planted.pci("0000:18:00.0")
+    planted.pci("0000:18:00.4")
+    planted.link("/sys/bus/pci/devices/0000:18:00.4/physfn", "../0000:18:00.0")
+    planted.file("/run/nvidia/driver/usr/lib/x86_64-linux-gnu/libcuda.so.580.126.09")
+    evidence = collect(python, f"--sysroot={planted}").evidence
+    assert evidence.item("stat:/sys/bus/pci/devices/0000:18:00.0/physfn").status == "missing"
+    assert evidence.item("stat:/sys/bus/pci/devices/0000:18:00.4/physfn").link == "../0000:18:00.0"
+    directory = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"
+    assert evidence.item(f"stat:{directory}/libcuda.so.580.126.09").status == "ok"
+    host = read_host(evidence)
+    assert [d.is_virtual_function for d in host.pci.value] == [False, True]
+    assert host.driver.container_root.value == "/run/nvidia/driver"
+    assert known(host.driver.libraries) is None, "nothing else of a driver is here"
+
+
+def test_nixos_keeps_its_libraries_where_the_loader_does_not_look(planted, collect):
+    planted.library("/run/opengl-driver/lib/libnvidia-ml.so.1", "nvml.c")
+    planted.library("/run/opengl-driver/lib/libcuda.so.1", "cuda.c")
+    run = collect(sys.executable, f"--sysroot={planted}")
+    assert run.document("nvml")["driver_version"] == "580.126.09"
+    assert run.document("cuinit")["result"] == 0
+
+
 def test_a_program_and_a_library_only_the_caller_names(planted, collect, python):
     planted.tool("/opt/tools/uname", "echo from the caller")
     planted.tool("nvidia-smi", 'echo "$LD_LIBRARY_PATH"')
@@ -474,7 +500,7 @@ def test_without_root_what_needs_it_is_denied(planted, collect, tmp_path):
     python = next((p for p in ("/usr/bin/python3", old_python()) if p and readable_by_all(p)), None)
     if python is None:
         pytest.skip("no Python here that an unprivileged user may run")
-    for directory in [tmp_path, *tmp_path.parents][:3]:
+    for directory in [tmp_path, *tmp_path.parents][:4]:
         directory.chmod(0o755)
     planted.file("/etc/os-release", "ID=debian\n")
     planted.file("/boot/grub2/grubenv", "saved_entry=x\n").chmod(0o600)

@@ -227,6 +227,27 @@ def test_sections_do_not_depend_on_how_the_bytes_arrive(size: int):
     assert len(got) > 25
 
 
+@pytest.mark.parametrize("log", [MISMATCH, SAFE_MODE, OLD], ids=["2023", "2026", "2013"])
+def test_line_ends_of_windows_change_nothing(log: bytes):
+    want, got = read_foreign(log), read_foreign(log.replace(b"\n", b"\r\n"))
+    assert got.meta == want.meta
+    assert got.blobs == want.blobs
+
+
+def test_a_piece_with_line_ends_of_windows_is_a_report_too():
+    piece = MISMATCH[MISMATCH.index(b"*** /proc/modules") :].replace(b"\n", b"\r\n")
+    assert read_foreign(piece).file("/proc/modules").has_data
+
+
+def test_a_scan_that_names_no_source_gives_what_it_says_of_others():
+    """As scripts of 2013 print it where no log is readable."""
+    scan = b"Scanning kernel log files for NVRM messages:\n\n/var/log/messages is not readable\n"
+    start = OLD.index(b"Scanning kernel log files")
+    found = read_foreign(OLD[:start] + scan + OLD[OLD.index(b"\n" + RULE, start) :])
+    assert found.item("file:/var/log/messages").status == "denied"
+    assert found.command("lspci", "-nn").has_data or found.command("nvidia-smi", "--query").has_data
+
+
 def test_bombs_are_bounded():
     bomb = gzip.compress(MISMATCH + b"\n" + b"\0" * (300 * 1024 * 1024), 9)
     assert "first 256 MiB" in read_foreign(bomb).item("report:nvidia-bug-report").detail

@@ -155,6 +155,86 @@ def test_a_fall_of_the_stamp_begins_a_boot():
     assert "79," in paste(text).file("/var/log/kern.log").text
 
 
+LOAD = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15"
+LOST = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus."
+REFUSED = "NVRM: The NVIDIA GPU 0000:42:00.0 (PCI ID: 10de:1db5)"
+
+
+@pytest.mark.parametrize(
+    "stamp",
+    [
+        "Nov 28 12:00:01 box kernel: ",
+        "2024-11-28T12:00:01.123456+00:00 box kernel: ",
+        "[Thu Nov 28 12:00:01 2024] ",
+        "",
+    ],
+    ids=["syslog", "iso", "dmesg-T", "none"],
+)
+@pytest.mark.parametrize("first", [[LOAD, LOST], [LOST]], ids=["from-load", "from-event"])
+def test_without_seconds_a_load_begins_a_boot(stamp: str, first: list[str]):
+    """What the driver says of its GPUs while it loads comes before its `loading` line."""
+    found = paste("".join(f"{stamp}{line}\n" for line in [*first, REFUSED, LOAD]))
+    now = found.command("dmesg") if stamp[:1] in ("", "[") else found.command("journalctl", "-k", "-b", "0")
+    assert now.text.splitlines() == [f"{stamp}{REFUSED}", f"{stamp}{LOAD}"]
+    assert found.file("/var/log/kern.log").text.splitlines() == [f"{stamp}{line}" for line in first]
+
+
+def test_events_behind_the_last_load_are_now():
+    found = paste(f"{LOAD}\n{REFUSED}\n{LOST}\n")
+    assert keys(found) == ["command:dmesg"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+        "insmod: ERROR: could not insert module nvidia.ko: Key was rejected by service",
+    ],
+)
+def test_the_answer_to_a_load_stands_with_the_kernels_words(line: str):
+    found = paste(
+        f"me@box:~$ sudo modprobe nvidia\n{line}\nme@box:~$ mokutil --sb-state\nSecureBoot enabled\n"
+    )
+    assert found.command("dmesg").text == f"{line}\n"
+    assert found.command("mokutil", "--sb-state").has_data
+
+
+def test_a_load_of_something_else_is_left_alone():
+    with pytest.raises(EvidenceError):
+        paste("modprobe: ERROR: could not insert 'vboxdrv': Key was rejected by service\n")
+
+
+def test_runs_of_nvidia_smi_are_kept_one_by_one():
+    found = paste(f"{TABLE}\nthen\n\nNo devices were found\n\nand\n\n{XML}\n")
+    runs = list(found.commands("nvidia-smi"))
+    assert [r.item.detail for r in runs] == [None, "run again", "run again"]
+    assert runs[1].text == "No devices were found\n"
+    assert runs[2].item.argv == ("nvidia-smi", "-q", "-x")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "$ docker run --rm --gpus all ubuntu nvidia-smi",
+        "$ sudo podman exec -it box nvidia-smi",
+        "root@node:~# kubectl exec pod-1 -- nvidia-smi",
+        "# docker run --gpus all image nvidia-smi",
+        "$ apptainer exec --nv image.sif nvidia-smi",
+    ],
+)
+def test_what_a_container_printed_is_not_the_hosts(typed: str):
+    failure = "Failed to initialize NVML: Unknown Error"
+    found = paste(f"```\n$ nvidia-smi\n{TABLE}{typed}\n{failure}\n```\nAgain on the host:\n```\n{TABLE}```\n")
+    assert found.scopes == ("host", "container:pasted")
+    assert [r.text.strip() for r in found.only("container:pasted").commands("nvidia-smi")] == [failure]
+    assert len(list(found.commands("nvidia-smi"))) == 2
+
+
+@pytest.mark.parametrize("typed", ["docker ps", "docker info | grep -i runtime", "nvidia-smi"])
+def test_other_commands_are_the_hosts(typed: str):
+    assert paste(f"```\n$ {typed}\n```\n```\n{TABLE}```\n").scopes == ("host",)
+
+
 def test_a_typed_command_says_which_boot():
     found = paste("me@box:~$ journalctl -k -b -1\nMar 02 11:00:00 box kernel: NVRM: loading NVIDIA\n")
     assert keys(found) == ["command:journalctl-k-b-1"]
@@ -165,15 +245,14 @@ def test_lines_that_somebody_chose_are_no_whole_log():
 
 
 def test_logs_in_parts_belong_together_and_other_answers_count_once():
+    dkms = "nvidia, 570.124.06, 6.8.0-58-generic, x86_64: installed\n"
     text = (
         "[    1.000001] NVRM: one\n\nthen\n\n[    2.000001] NVRM: two\n\n"
-        + TABLE
-        + "\n"
-        + TABLE.replace("470.", "999.")
+        f"```\n{dkms}```\n```\n{dkms.replace('570.', '999.')}```\n"
     )
     found = paste(text)
     assert found.command("dmesg").text == "[    1.000001] NVRM: one\n[    2.000001] NVRM: two\n"
-    assert "999." not in found.command("nvidia-smi").text
+    assert found.command("dkms", "status").text == dkms
 
 
 def test_prose_is_left_alone():

@@ -166,6 +166,77 @@ def test_links_that_lead_nowhere_are_no_libraries():
     assert driver(stats=stats, commands=NORMAL).libraries.value == ()
 
 
+PROC_GPUS = {
+    f"/proc/driver/nvidia/gpus/{a}/information": "Model: A100\n" for a in ("0000:17:00.0", "0000:ca:00.0")
+}
+SMI = ("nvidia-smi", "-q", "-x")
+UNABLE = "Unable to determine the device handle for GPU1: 0000:CA:00.0: Unknown Error\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "more", "expected"),
+    [
+        ({"gpu 1": "GPU is lost"}, {"files": PROC_GPUS}, ("0000:ca:00.0: gpu 1: GPU is lost",)),
+        ({"gpu 1": "GPU is lost"}, {"commands": {SMI: (15, UNABLE)}}, ("0000:ca:00.0: gpu 1: GPU is lost",)),
+        ({"gpu 1": "GPU is lost"}, {}, ("gpu 1: GPU is lost",)),
+        (
+            {"gpu 1": "GPU is lost", "gpu 2": "GPU is lost"},
+            {"files": PROC_GPUS},
+            ("gpu 1: GPU is lost", "gpu 2: GPU is lost"),
+        ),
+        ({"system": "Not Found"}, {"files": PROC_GPUS}, ("system: Not Found",)),
+    ],
+    ids=["by proc", "by nvidia-smi", "by nobody", "two", "no gpu"],
+)
+def test_the_gpu_that_nvml_cannot_open_is_the_one_left_over(errors, more, expected):
+    document = {
+        "count": 2,
+        "gpus": [{"index": 0, "pci_info": {"bus_id": "00000000:17:00.0"}}],
+        "errors": errors,
+    }
+    assert driver(nvml=document, **more).nvml.value.device_errors == expected
+
+
+STORE = "/nix/store/abc-nvidia-x11-580.95.05-6.12.50/lib"
+
+
+def test_nixos_links_its_libraries_into_the_store():
+    names = (
+        "libcuda.so",
+        "libcuda.so.1",
+        "libcuda.so.580.95.05",
+        "libnvidia-ml.so.1",
+        "libnvidia-ml.so.580.95.05",
+    )
+    value = driver(stats={f"/run/opengl-driver/lib/{name}": f"{STORE}/{name}" for name in names})
+    assert [(lib.soname, lib.path) for lib in value.libraries.value] == [
+        ("libcuda.so.1", f"{STORE}/libcuda.so.580.95.05"),
+        ("libnvidia-ml.so.1", f"{STORE}/libnvidia-ml.so.580.95.05"),
+    ]
+    assert str(value.userspace_version.value) == "580.95.05"
+
+
+@pytest.mark.parametrize("root", ["/run/nvidia/driver/usr", "/home/kubernetes/bin/nvidia"])
+def test_the_libraries_of_a_driver_container_are_not_the_hosts(root):
+    value = driver(stats=pair(f"{root}/lib64", "580.95.05", "libcuda"), commands=cache())
+    assert value.container_root.value == root.removesuffix("/usr")
+    assert value.libraries.value == ()
+    assert value.userspace_version.reason == "not_installed"
+
+
+@pytest.mark.parametrize(
+    ("built", "reason"),
+    [
+        ({"stats": {"/run/nvidia/driver/usr/lib64": {"kind": "dir"}}}, "not_installed"),
+        ({"stats": {"/run/nvidia/driver/usr/lib64": None}}, "not_installed"),
+        ({"absent": {"stat:/run/nvidia/driver/usr/lib64": "timeout"}}, "timeout"),
+        ({}, "not_collected"),
+    ],
+)
+def test_no_driver_container(built, reason):
+    assert driver(**built).container_root.reason == reason
+
+
 def test_32_bit_libraries_do_not_count_as_default():
     rows = [("libc6", "/usr/lib32/libcuda.so.1"), ("libc6,x86-64", f"{LIB}/libcuda.so.1")]
     text = "2 libs\n" + "".join(f"\tlibcuda.so.1 ({flags}) => {path}\n" for flags, path in rows)

@@ -272,6 +272,69 @@ def test_without_stamps_each_load_begins_a_boot():
     assert boots(text) == [(-1, ["loading"]), (-2, ["loading", "xid"])]
 
 
+def test_without_stamps_what_came_before_a_load_is_history():
+    line = "2026-02-{}T09:00:0{}.1+01:00 box kernel: {}\n"
+    refused = "NVRM: The NVIDIA GPU 0000:42:00.0 (PCI ID: 10de:1db5)"
+    text = line.format(20, 2, XID) + line.format(27, 1, refused) + line.format(27, 1, LOADING)
+    now = line.format(27, 1, LOADING)
+    assert boots(text, now=now) == [(0, ["other", "loading"]), (-1, ["xid"])]
+
+
+OPEN_REFUSES = (
+    "NVRM: The NVIDIA GPU 0000:af:00.0 (PCI ID: 10DE:1DB5)\n"
+    "               NVRM: installed in this system is not supported by open\n"
+    "               NVRM: nvidia.ko because it does not include the required GPU\n"
+    "               NVRM: System Processor (GSP).\n"
+)
+CLOSED_REFUSES = (
+    "NVRM: The NVIDIA GPU 0000:af:00.0 (PCI ID: 10de:2bb1)\n"
+    "NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n"
+)
+LEAVES = "NVRM: None of the NVIDIA devices were initialized.\n"
+LOADING_OPEN = LOADING.replace("x86_64 Kernel Module", "Open Kernel Module for x86_64")
+
+
+@pytest.mark.parametrize(
+    ("text", "flavour", "version"),
+    [
+        (OPEN_REFUSES, "open", None),
+        (OPEN_REFUSES + LEAVES, "open", None),
+        (CLOSED_REFUSES, "proprietary", None),
+        (OPEN_REFUSES + LEAVES + LOADING, "proprietary", "550.54.14"),
+        (OPEN_REFUSES + LOADING_OPEN, "open", "550.54.14"),
+        (LOADING + "\n" + LEAVES, None, None),
+        (LEAVES, None, None),
+    ],
+    ids=["refused", "left", "closed", "replaced", "another works", "loaded and left", "nothing"],
+)
+def test_a_module_that_refuses_names_itself(text: str, flavour: str | None, version: str | None):
+    host = read_host(read_foreign(text.encode()))
+    assert (known(host.driver.flavour), raw(host.driver.kernel_version)) == (flavour, version)
+
+
+@pytest.mark.parametrize("prefix", ["", "kernel: ", "[    4.1] "])
+def test_gpus_that_only_the_log_names(prefix: str):
+    host = read_host(read_foreign((prefix + OPEN_REFUSES).encode()))
+    assert [(d.address, d.device_id, d.driver) for d in host.gpus_on_bus] == [
+        ("0000:af:00.0", "10de:1db5", None)
+    ]
+    assert host.pci.origin == "command:dmesg"
+
+
+def test_a_bus_that_was_listed_is_not_filled_from_the_log():
+    text = f"$ lspci -nn\n{GPU}\n$ dmesg\n{OPEN_REFUSES}"
+    assert [d.address for d in read_host(read_foreign(text.encode())).gpus_on_bus] == ["0000:41:00.0"]
+    picked = f"$ lspci -nn | head -1\n00:00.0 Host bridge [0600]: Intel [8086:0d57]\n$ dmesg\n{OPEN_REFUSES}"
+    assert [d.address for d in read_host(read_foreign(picked.encode())).gpus_on_bus] == ["0000:af:00.0"]
+    live = evidence(stats={"/sys/bus/pci/devices": {"kind": "dir"}}, commands={("dmesg",): (0, OPEN_REFUSES)})
+    assert read_host(live).gpus_on_bus == ()
+
+
+def test_a_legacy_gpu_without_an_address_is_no_device():
+    text = "[    4.1] NVRM: The NVIDIA GeForce GTX 680 GPU installed in this system is\n"
+    assert read_host(read_foreign(text.encode())).pci.reason == "not_collected"
+
+
 def test_a_module_that_is_loaded_again_begins_no_boot_where_stamps_rise():
     text = KERN.format(20, 1, 6.5, LOADING) + KERN.format(20, 9, 66.5, LOADING)
     assert boots(text) == [(-1, ["loading", "loading"])]

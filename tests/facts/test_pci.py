@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.core.evidence import Evidence, Item, Meta
 from doctor.core.host import Absent, Known
+from doctor.evidence.foreign import read_foreign
 from doctor.facts.pci import read_pci
 from tests.facts.evidence import evidence
 
@@ -94,6 +96,15 @@ def test_bound_driver(stats, driver):
 def test_fields(fields, expected):
     (device,) = read_pci(evidence(gpu(**fields), stats=BUS)).value
     assert {name: getattr(device, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("stats", "is_virtual"),
+    [({f"{GPU}/physfn": "../0000:41:00.0"}, True), ({f"{GPU}/physfn": None}, False), ({}, None)],
+)
+def test_a_slice_of_another_function_says_so(stats, is_virtual):
+    (device,) = read_pci(evidence(gpu(), stats={**BUS, **stats})).value
+    assert device.is_virtual_function is is_virtual
 
 
 def test_other_vendors_and_broken_ones_are_left_out():
@@ -189,6 +200,27 @@ def test_lspci_without_ids_or_without_gpus():
         == "not_collected"
     )
     assert read_pci(lspci("00:00.0 Host bridge [0600]: Intel [8086:0d57]\n", "-nn")).value == ()
+
+
+def part(text: str) -> Evidence:
+    item = Item(key="command:lspci-nn", status="truncated", path="commands/lspci-nn", argv=("lspci", "-nn"))
+    return Evidence(Meta(items=(item,)), {"commands/lspci-nn": text.encode()})
+
+
+def test_a_part_of_a_listing_says_what_is_there_and_not_what_is_not():
+    fact = read_pci(part("00:02.0 VGA compatible controller [0300]: Intel [8086:46a6]\n"))
+    assert isinstance(fact, Absent)
+    assert (fact.reason, fact.origin) == ("unreadable", "command:lspci-nn")
+    assert [d.address for d in read_pci(part(NN)).value if d.is_gpu] == [
+        d.address for d in read_pci(lspci(NN, "-nn")).value if d.is_gpu
+    ]
+
+
+def test_a_pasted_listing_may_be_picked():
+    text = "3d:00.0 Ethernet controller [0200]: Intel Corporation X710 [8086:1572] (rev 02)\n"
+    fact = read_pci(read_foreign(f"$ lspci -nn | grep -i eth\n{text}".encode()))
+    assert isinstance(fact, Absent)
+    assert "a part" in fact.detail
 
 
 def test_sysfs_is_better_than_lspci():

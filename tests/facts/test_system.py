@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from doctor.core.host import Absent, Known
-from doctor.facts.place import read_virtualisation
+from doctor.facts.place import read_platform, read_virtualisation
 from doctor.facts.resources import read_resources
 from doctor.facts.system import read_system, utc
 from tests.facts.evidence import evidence
@@ -115,6 +115,27 @@ def test_place(built, kind, name):
     fact = read_virtualisation(built)
     assert isinstance(fact, Known)
     assert (fact.value.kind, fact.value.name) == (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("built", "expected"),
+    [
+        (evidence(stats={"/etc/nv_tegra_release": {}, "/etc/dgx-release": None}), "jetson"),
+        (evidence({"/proc/sys/kernel/osrelease": "5.15.148-tegra\n"}), "jetson"),
+        (evidence(commands={("uname", "-a"): (0, "Linux box 6.8.12-tegra #1 SMP aarch64\n")}), "jetson"),
+        (
+            evidence(commands={("nvidia-smi",): (0, "|   0  Orin (nvgpu)   N/A  | N/A   N/A | N/A |\n")}),
+            "jetson",
+        ),
+        (evidence(stats={"/etc/nv_tegra_release": None, "/etc/dgx-release": {}}), "dgx_os"),
+        (evidence(stats={"/etc/nv_tegra_release": None, "/etc/dgx-release": None}), ""),
+        (evidence(stats={"/etc/dgx-release": None}), "not_collected"),
+        (evidence({"/proc/sys/kernel/osrelease": "6.8.0-1027-nvidia-64k\n"}), "not_collected"),
+    ],
+)
+def test_platform(built, expected):
+    fact = read_platform(built)
+    assert (fact.value if isinstance(fact, Known) else fact.reason) == expected
 
 
 def test_place_is_unknown_when_nothing_tells():

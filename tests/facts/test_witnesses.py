@@ -219,7 +219,7 @@ XML = (
 	</gpu>
 	<gpu id="00000000:61:00.0">
 		<product_name>NVIDIA A100-SXM4-80GB</product_name>
-		<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>
+		<temperature><gpu_temp>N/A</gpu_temp></temperature>
 		<clocks_throttle_reasons>
 			<clocks_throttle_reason_sw_power_cap>Active</clocks_throttle_reason_sw_power_cap>
 		</clocks_throttle_reasons>
@@ -227,6 +227,10 @@ XML = (
 			<enforced_power_limit>300.00 W</enforced_power_limit></power_readings>
 		<ecc_errors><volatile><double_bit><total>9</total></double_bit></volatile></ecc_errors>
 		<retired_pages><pending_retirement>Yes</pending_retirement></retired_pages>
+	</gpu>
+	<gpu id="00000000:81:00.0">
+		<product_name>NVIDIA A100-SXM4-80GB</product_name>
+		<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>
 	</gpu>
 </nvidia_smi_log>
 """
@@ -244,7 +248,7 @@ def test_xml():
         "13.0",
         "",
     )
-    assert report.device_errors == ("index 1: GPU is lost",)
+    assert report.device_errors == ("0000:81:00.0: GPU is lost",)
     gpu, old = report.gpus
     expected = {
         "index": 0,
@@ -320,24 +324,30 @@ COULD_NOT = (
 )
 def test_error_texts(text, rc, error, library):
     report = smi(text, rc).value
+    # 255 is how the shell shows the 999 of NVML's unknown error.
     assert (report.error, report.error_code, str(report.library_version), report.gpus) == (
         error,
-        rc,
+        999 if rc == 255 else rc,
         library,
         (),
     )
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "address"),
     [
-        "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  Reboot the system",
-        "Unable to determine the device handle for GPU0000:68:00.0: Unknown Error",
+        (
+            "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  Reboot the system",
+            "0000:04:00.0",
+        ),
+        ("Unable to determine the device handle for GPU0000:68:00.0: Unknown Error", "0000:68:00.0"),
+        ("Unable to determine the device handle for GPU1: CA:00.0: Unknown Error", "0000:ca:00.0"),
+        ("Unable to determine the device handle for GPU2: 0001:CA:00.0: Unknown Error", "0001:ca:00.0"),
     ],
 )
-def test_a_lost_gpu(line):
+def test_a_lost_gpu(line, address):
     report = smi(line + "\n", 15).value
-    assert (report.error, report.error_code, report.device_errors) == ("", 15, (line,))
+    assert (report.error, report.error_code, report.device_errors) == ("", 15, (f"{address}: {line}",))
 
 
 def test_the_table_names_versions():

@@ -41,6 +41,27 @@ def test_the_first_line_is_the_verdict_and_its_cause(name):
     assert render_check(values.ALL[name]).splitlines()[0] == FIRST[name]
 
 
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("fail", "driver not loaded, user space 580.95.05"),
+        ("unknown", "driver user space 580.95.05"),
+        (None, "driver user"),
+    ],
+)
+def test_a_driver_is_called_not_loaded_only_where_that_is_known(status, words):
+    report = msgspec.structs.replace(
+        values.NO_GPU,
+        host=msgspec.structs.replace(
+            values.NO_GPU.host, driver={"version": None, "userspace_version": "580.95.05"}
+        ),
+        findings=(values.finding("driver.module_loaded", status, "module loaded"),) if status else (),
+    )
+    line = render_check(report, width=300).partition("\n\n")[0]
+    assert words in line
+    assert ("not loaded" in line) == (status == "fail")
+
+
 def test_several_causes_are_counted_in_the_first_line():
     two = msgspec.structs.replace(values.NO_GPU, causes=values.NO_GPU.causes * 2)
     text = render_check(two)

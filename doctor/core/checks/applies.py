@@ -5,14 +5,16 @@ from __future__ import annotations
 from doctor.core.check import Case
 from doctor.core.claims.bus import no_gpu_on_bus, vfio_bound_all
 from doctor.core.claims.modules import module_loaded
-from doctor.core.views import gpu_is_likely, report
+from doctor.core.views import gpu_is_likely, on_jetson, report
 
-__all__ = ["answering", "not_wsl", "on_gpu_host", "on_own_kernel", "with_module"]
+_JETPACK = "on Jetson kernel and driver come with JetPack"
+
+__all__ = ["answering", "not_jetson", "not_wsl", "on_gpu_host", "on_own_kernel", "with_module"]
 
 
 def on_gpu_host(case: Case) -> str:
     """Skip where the bus was read and holds no NVIDIA GPU, or all of them belong to virtual machines."""
-    if case.virtualisation == "wsl2":
+    if case.virtualisation == "wsl2" or on_jetson(case):
         return ""
     if no_gpu_on_bus(case).holds and not (report(case) and report(case).gpus):  # type: ignore[union-attr]
         return "no NVIDIA GPU on this host"
@@ -26,10 +28,17 @@ def not_wsl(case: Case) -> str:
     return "under WSL2 the driver is the one of Windows" if case.virtualisation == "wsl2" else ""
 
 
+def not_jetson(case: Case) -> str:
+    """Skip on Jetson, whose driver has no files, nodes and libraries of a desktop driver to look for."""
+    return _JETPACK if on_jetson(case) else ""
+
+
 def on_own_kernel(case: Case) -> str:
     """Skip where modules, headers and boot are somebody else's."""
     if case.virtualisation == "container":
         return "inside a container the kernel is the host's"
+    if on_jetson(case):
+        return _JETPACK
     return "under WSL2 the driver is the one of Windows" if case.virtualisation == "wsl2" else ""
 
 

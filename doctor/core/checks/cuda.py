@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import not_wsl, on_gpu_host
+from doctor.core.checks.applies import not_jetson, not_wsl, on_gpu_host
+from doctor.core.claims.listed import is_beside
+from doctor.core.claims.running import driver_in_container, nix_libcuda
 from doctor.core.host import Absent, CudaProbe, Library, Toolkit, is_not_there, known
 from doctor.core.matrix import ToolkitRow
 from doctor.core.versions import Dotted
@@ -22,10 +24,23 @@ def init(case: Case) -> Iterator[Outcome]:
     """`cuInit(0)` succeeds in a process of its own: CUDA programs can start."""
     fact = case.host.cuda.probe
     if isinstance(fact, Absent):
-        yield _of_caller(case) or _not_probed(fact)
+        yield _of_caller(case) or _of_other_place(case) or _not_probed(fact)
         return
     is_missing = fact.value.result is None and bool(fact.value.error)
-    yield (_of_caller(case) if is_missing else None) or _probe_outcome(fact.value)
+    elsewhere = (_of_caller(case) or _of_other_place(case)) if is_missing else None
+    yield elsewhere or _probe_outcome(fact.value)
+
+
+def _of_other_place(case: Case) -> Outcome | None:
+    """Where the libraries lie in a driver container, or in NixOS's own place: plain processes find none."""
+    managed, nix = driver_in_container(case), nix_libcuda(case)
+    if nix and not managed.holds:
+        text = f"it lies at `{nix}`, where programs of NixOS look for it"
+        return unknown("the loader finds no libcuda", wanted="cuInit returns 0", why=(text,))
+    if not managed.holds:
+        return None
+    why = (managed.because, "ask inside a container that was given the GPU")
+    return unknown("libcuda lies in a driver container", wanted="cuInit returns 0", why=why)
 
 
 def _of_caller(case: Case) -> Outcome | None:
@@ -61,7 +76,7 @@ def _probe_outcome(probe: CudaProbe) -> Outcome:
     return failed(f"{probe.result} {probe.name}".rstrip(), wanted=wanted, why=why)
 
 
-@check("cuda.libcuda", "libcuda of the driver", applies=(on_gpu_host, not_wsl))
+@check("cuda.libcuda", "libcuda of the driver", applies=(on_gpu_host, not_wsl, not_jetson))
 def libcuda(case: Case) -> Iterator[Outcome]:
     """The libcuda that programs load belongs to the loaded driver, or is a newer compat library."""
     probe, driver = known(case.host.cuda.probe), known(case.host.driver.kernel_version)
@@ -93,7 +108,7 @@ def _libcuda(case: Case, probe: CudaProbe | None) -> tuple[str, Dotted | None]:
     "cuda.driver_floor",
     "driver new enough for the toolkits",
     needs=("cuda.toolkits", "driver.kernel_version"),
-    applies=(on_gpu_host,),
+    applies=(on_gpu_host, not_jetson),
 )
 def driver_floor(case: Case) -> Iterator[Outcome]:
     """Each CUDA major has a least driver; below it programs built with that toolkit do not start."""
@@ -158,7 +173,7 @@ def toolkit_targets(case: Case) -> Iterator[Outcome]:
 
 
 def _target_outcomes(case: Case, row: ToolkitRow) -> Iterator[Outcome]:
-    for device_id in sorted({d.device_id for d in case.host.gpus_on_bus}):
+    for device_id in sorted({d.device_id for d in case.host.gpus_on_bus if not is_beside(case, d)}):
         gpu = case.matrix.gpu(device_id)
         if gpu is None:
             yield unknown(f"{device_id} is not in the matrix", subject=device_id)

@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import not_wsl, on_gpu_host, on_own_kernel, with_module
-from doctor.core.claims.bus import HANDED_OVER
+from doctor.core.checks.applies import not_jetson, not_wsl, on_gpu_host, on_own_kernel, with_module
+from doctor.core.checks.listing import gpu_count, is_table
+from doctor.core.claims.listed import HANDED_OVER, is_beside
 from doctor.core.claims.modules import module_loaded
-from doctor.core.claims.running import cuinit_works, nvml_answers, uvm_not_ready
+from doctor.core.claims.running import (
+    cuinit_works,
+    driver_in_container,
+    is_closed,
+    nvml_answers,
+    uvm_not_ready,
+)
 from doctor.core.claims.stack import userspace_differs
-from doctor.core.host import Absent, Flavour, GpuReport, PciDevice, is_not_there, is_untold, known
+from doctor.core.host import Flavour, PciDevice, is_not_there, is_untold, known
 from doctor.core.views import (
     DRIVER_PACKAGE,
+    card_name,
     cut_short,
     driver_major,
     first_branch,
     is_stub,
     last_branch,
-    messages,
     nvidia_file,
+    on_jetson,
     report,
     running_kernel,
     same_version,
@@ -27,11 +35,6 @@ from doctor.core.views import (
 )
 
 __all__ = ["CHECKS"]
-
-
-def _name(case: Case, device: PciDevice) -> str:
-    row = case.matrix.gpu(device.device_id, device.subsystem_id)
-    return f"{row.name} [{device.device_id}]" if row else f"[{device.device_id}]"
 
 
 @check(
@@ -49,26 +52,17 @@ def binding(case: Case) -> Iterator[Outcome]:
             yield skipped(f"handed to a virtual machine ({device.driver})", subject=device.address)
         else:
             found = f"driver `{device.driver}`" if device.driver else "no driver"
-            why = (_name(case, device),)
-            if _is_beside(case, device):
-                why = (f"{why[0]} is not in the matrix, and other GPUs work: it may be an old display card",)
-                yield warned(found, subject=device.address, wanted=wanted, why=why)
-            else:
-                yield failed(found, subject=device.address, wanted=wanted, why=why)
-
-
-def _is_beside(case: Case, device: PciDevice) -> bool:
-    """True for a card that the matrix lacks on a host whose other GPUs, all of other ids, work."""
-    working = working_gpus(case)
-    ids = {d.device_id for d in case.host.gpus_on_bus if d.address in working}
-    return case.matrix.gpu(device.device_id) is None and bool(ids) and device.device_id not in ids
+            name, is_spare = card_name(case, device), is_beside(case, device)
+            why = f"{name}; other GPUs work: it may be for the screen, or unused" if is_spare else name
+            say = warned if is_spare else failed
+            yield say(found, subject=device.address, wanted=wanted, why=(why,))
 
 
 @check(
     "driver.module_loaded",
     "module loaded",
     needs=("driver.kernel_version|kernel.modules",),
-    applies=(on_gpu_host,),
+    applies=(on_gpu_host, not_jetson),
     critical=True,
 )
 def loaded_module(case: Case) -> Iterator[Outcome]:
@@ -90,7 +84,7 @@ def loaded_module(case: Case) -> Iterator[Outcome]:
     "driver.userspace_match",
     "module and libraries of one version",
     needs=("driver.kernel_version", "driver.userspace_version"),
-    applies=(on_gpu_host, not_wsl, with_module),
+    applies=(on_gpu_host, not_wsl, not_jetson, with_module),
 )
 def userspace_match(case: Case) -> Iterator[Outcome]:
     """NVML and CUDA refuse to work unless module and user space have the very same version."""
@@ -98,6 +92,8 @@ def userspace_match(case: Case) -> Iterator[Outcome]:
     wanted = "the same version on both sides"
     if kernel is None:
         yield skipped("no module version to compare")
+    elif user is None and driver_in_container(case).holds:
+        yield skipped(driver_in_container(case).because)
     elif user is None:
         yield failed("no driver library on the host", wanted=f"user-space libraries {kernel}")
     elif same_version(kernel, user):
@@ -130,13 +126,22 @@ def flavour(case: Case) -> Iterator[Outcome]:
             )
         elif running == wrong:
             other = "open" if running == "proprietary" else "proprietary"
-            yield failed(
-                f"the {running} modules",
-                subject=device.address,
-                wanted=f"the {other} modules for {_name(case, device)}",
-            )
+            wanted = f"the {other} modules for {card_name(case, device)}"
+            yield _unfit(case, device, f"the {running} modules", wanted)
         else:
             yield passed(f"the {running} modules", subject=device.address)
+
+
+def _unfit(case: Case, device: PciDevice, found: str, wanted: str) -> Outcome:
+    """A driver that the matrix says does not drive this card. What the driver does drive proves it wrong."""
+    if device.address in working_gpus(case):
+        why = ("the driver lists this GPU all the same: the matrix may be wrong about it",)
+        return warned(found, subject=device.address, wanted=wanted, why=why)
+    if is_beside(case, device):
+        return skipped(
+            f"{found}; other GPUs work: it may be for the screen, or unused", subject=device.address
+        )
+    return failed(found, subject=device.address, wanted=wanted)
 
 
 @check("driver.branch", "branch drives the GPU", needs=("pci",), applies=(on_gpu_host, on_own_kernel))
@@ -157,9 +162,9 @@ def _branch_outcome(case: Case, device: PciDevice, major: int) -> Outcome:
         text = f"{device.device_id} is not in matrix {case.matrix.edition.name}"
         return unknown(text, subject=subject, why=("a newer edition may know it",))
     if last is not None and major > last:
-        return failed(found, subject=subject, wanted=f"R{last} or older for {_name(case, device)}")
+        return _unfit(case, device, found, f"R{last} or older for {card_name(case, device)}")
     if first is not None and major < first:
-        return failed(found, subject=subject, wanted=f"R{first} or newer for {_name(case, device)}")
+        return _unfit(case, device, found, f"R{first} or newer for {card_name(case, device)}")
     return passed(found, subject=subject)
 
 
@@ -176,13 +181,19 @@ def nvml(case: Case) -> Iterator[Outcome]:
     wanted = "NVML starts and lists the GPUs"
     if answered is None and any(is_untold(f) for f in (case.host.driver.nvml, case.host.driver.smi)):
         yield unknown("neither NVML nor nvidia-smi gave an answer", wanted=wanted)
+    elif answered is None and on_jetson(case):
+        yield skipped("this release of JetPack has no NVML")
+    elif answered is None and driver_in_container(case).holds:
+        yield unknown(
+            "NVML lies in a driver container", wanted=wanted, why=(driver_in_container(case).because,)
+        )
     elif answered is None:
         yield failed("neither `libnvidia-ml.so.1` nor `nvidia-smi` is on the host", wanted=wanted)
     elif answered.error:
         yield failed(answered.error, wanted=wanted)
     elif cut_short(answered):
         yield unknown(f"{len(answered.gpus)} GPU(s) came in time", wanted=wanted, why=answered.device_errors)
-    elif _is_table(case, answered):
+    elif is_table(case, answered):
         yield passed(f"nvidia-smi answers, driver {answered.driver_version or 'unnamed'}", wanted=wanted)
     elif not answered.gpus and not answered.device_errors:
         yield failed("it lists no GPU", wanted=wanted)
@@ -193,70 +204,10 @@ def nvml(case: Case) -> Iterator[Outcome]:
 
 
 @check(
-    "driver.gpu_count",
-    "every GPU on the bus is usable",
-    needs=("driver.nvml|driver.smi",),
-    applies=(on_gpu_host, on_own_kernel, with_module),
-)
-def gpu_count(case: Case) -> Iterator[Outcome]:
-    """The driver lists each GPU that is bound to it."""
-    answered = report(case)
-    if answered is None or answered.error:
-        yield skipped("NVML does not answer")
-        return
-    if isinstance(case.host.pci, Absent):
-        yield from _compare_with_log(case, answered, case.host.pci)
-        return
-    bound = [d for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER | {"nouveau"}]
-    yield from _compare_counts(case, answered, bound)
-
-
-def _compare_with_log(case: Case, answered: GpuReport, why: Absent) -> Iterator[Outcome]:
-    """Where the bus was not read: a GPU that failed to start in this boot and is not listed is down."""
-    said = {m.gpu: m for m in messages(case, "init_failed") if m.gpu}
-    for address in sorted(set(said) - {g.pci_address for g in answered.gpus}):
-        found = "the driver does not list it"
-        yield failed(found, subject=address, wanted="it starts", why=(said[address].text,))
-    yield unknown(f"{len(answered.gpus)} listed; the PCI bus was not read", why=(why.detail or why.reason,))
-
-
-def _is_table(case: Case, answered: GpuReport) -> bool:
-    """True for the table of plain nvidia-smi: it names the driver, and its GPUs are not read from it."""
-    says_nothing = not (answered.gpus or answered.device_errors or answered.error)
-    return says_nothing and answered is known(case.host.driver.smi)
-
-
-def _compare_counts(case: Case, answered: GpuReport, bound: list[PciDevice]) -> Iterator[Outcome]:
-    listed = {g.pci_address for g in answered.gpus}
-    if "" in listed or _is_table(case, answered):
-        yield unknown(f"{len(answered.gpus)} listed, {len(bound)} on the bus: addresses were not told")
-        return
-    lost = [d for d in bound if d.address not in listed]
-    for device in lost:
-        yield _not_listed(case, answered, device, len(lost))
-    if not lost:
-        yield passed(f"{len(listed)} of {len(bound)}")
-
-
-def _not_listed(case: Case, answered: GpuReport, device: PciDevice, lost: int) -> Outcome:
-    found, why = "the driver does not list it", answered.device_errors
-    wanted = f"{_name(case, device)} usable"
-    excluded = (known(case.host.driver.parameters) or {}).get("ExcludedGpus", "").strip('" ')
-    if excluded and lost <= len(excluded.split(",")):
-        text = f"the driver was told to leave GPUs out: ExcludedGpus={excluded}"
-        return skipped(text, subject=device.address)
-    if cut_short(answered):
-        return unknown(found, subject=device.address, wanted=wanted, why=why)
-    if _is_beside(case, device):
-        return warned(found, subject=device.address, wanted=wanted, why=("it is not in the matrix", *why))
-    return failed(found, subject=device.address, wanted=wanted, why=why)
-
-
-@check(
     "driver.device_nodes",
     "device nodes",
     needs=("driver.device_nodes",),
-    applies=(on_gpu_host, with_module),
+    applies=(on_gpu_host, not_jetson, with_module),
 )
 def device_nodes(case: Case) -> Iterator[Outcome]:
     """`/dev/nvidiactl` and one node a GPU. They are made on first use, so absence alone is no fault."""
@@ -265,7 +216,7 @@ def device_nodes(case: Case) -> Iterator[Outcome]:
         return
     nodes = {n.path: n for n in known(case.host.driver.device_nodes) or ()}
     if "/dev/nvidiactl" in nodes:
-        closed = [n.path for n in nodes.values() if _is_closed(n.path, n.mode)]
+        closed = [n.path for n in nodes.values() if is_closed(n)]
         note = (f"{', '.join(closed)} open to root and its group only",) if closed else ()
         yield passed(f"{len(nodes)} nodes", why=note)
     elif cuinit_works(case).holds or nvml_answers(case).holds:
@@ -276,16 +227,11 @@ def device_nodes(case: Case) -> Iterator[Outcome]:
         yield failed("`/dev/nvidiactl` does not exist", wanted="`/dev/nvidiactl` and `/dev/nvidia0`")
 
 
-def _is_closed(path: str, mode: str) -> bool:
-    usable = path.startswith("/dev/nvidia") and "caps" not in path
-    return usable and mode.isdigit() and int(mode, 8) & 0o006 != 0o006
-
-
 @check(
     "driver.uvm",
     "nvidia_uvm ready",
     needs=("kernel.modules|driver.device_nodes",),
-    applies=(on_gpu_host, with_module),
+    applies=(on_gpu_host, not_jetson, with_module),
 )
 def uvm(case: Case) -> Iterator[Outcome]:
     """CUDA needs nvidia_uvm and its node. They come with the first CUDA call, so cuInit decides."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host, on_own_kernel
+from doctor.core.claims.listed import HANDED_OVER, REFUSALS, is_beside
 from doctor.core.claims.modules import dkms_registered, module_loaded, secure_boot_enabled, signature_blocks
 from doctor.core.claims.modules import module_on_disk as on_disk
 from doctor.core.claims.running import some_gpu_down
@@ -150,6 +151,7 @@ _FATAL = (
     "legacy_gpu",
     "init_failed",
     "fallen_off_bus",
+    "firmware_missing",
     "gsp",
     "bar",
     "probe_failed",
@@ -182,12 +184,33 @@ def _is_foreign(case: Case, message: KernelMessage) -> bool:
 
 
 def _message_outcome(case: Case, message: KernelMessage) -> Outcome:
-    subject = f"{message.gpu} {message.kind}".strip()
-    if some_gpu_down(case).holds is False or message.gpu in working_gpus(case):
-        what = f"{message.gpu} works" if message.gpu else "every GPU works"
-        why = (f"logged in this boot; {what} all the same",)
-        return passed(message.text, subject=subject, why=why)
-    return warned(message.text, subject=subject, wanted="no such message in this boot")
+    subject, wanted = f"{message.gpu} {message.kind}".strip(), "no such message in this boot"
+    if harmless := _why_harmless(case, message):
+        return passed(message.text, subject=subject, why=(f"logged in this boot; {harmless}",))
+    is_meant = message.gpu or not working_gpus(case)
+    is_refused = message.kind in REFUSALS and is_meant and case.virtualisation != "container"
+    # The module's own word that it does not drive this card, and nothing that shows otherwise since.
+    say = failed if is_refused else warned
+    return say(message.text, subject=subject, wanted=wanted)
+
+
+def _why_harmless(case: Case, message: KernelMessage) -> str:
+    """What shows that nothing follows from a message; empty when nothing does."""
+    if message.kind == "module_signature_rejected" and module_loaded(case).holds:
+        return "`nvidia` is loaded"
+    if message.gpu in working_gpus(case):
+        return f"{message.gpu} works all the same"
+    device = next((d for d in case.host.gpus_on_bus if d.address == message.gpu), None)
+    if device is not None and device.driver in HANDED_OVER:
+        return f"{message.gpu} is handed to a virtual machine"
+    if device is not None and is_beside(case, device):
+        return f"other GPUs work, and {message.gpu} may be for the screen, or unused"
+    if some_gpu_down(case).holds is not False:
+        return ""
+    if not message.gpu:
+        return "the GPUs that the driver lists work all the same"
+    is_elsewhere = isinstance(case.host.pci, Known) and device is None
+    return "the GPUs on the bus work all the same" if is_elsewhere else ""
 
 
 CHECKS = (module_on_disk, headers, dkms, module_signature, next_boot, kernel_messages)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host, with_module
 from doctor.core.claims.bus import vfio_bound_all
+from doctor.core.claims.listed import REFUSALS
 from doctor.core.host import Filesystem, Known, StuckItem, is_untold, known
-from doctor.core.views import report, same_version
+from doctor.core.views import messages, on_jetson, report, same_version
 
 __all__ = ["CHECKS"]
 
@@ -27,6 +28,8 @@ def nvidia_gpu(case: Case) -> Iterator[Outcome]:
         yield passed(f"{len(gpus)} on the PCI bus", wanted=wanted)
     elif answered and answered.gpus:
         yield passed(f"the driver lists {len(answered.gpus)}", wanted=wanted)
+    elif on_jetson(case):
+        yield passed("part of the chip (Jetson): it is not on the PCI bus", wanted=wanted)
     elif (
         case.virtualisation == "wsl2" and is_untold(case.host.driver.nvml) and is_untold(case.host.driver.smi)
     ):
@@ -39,6 +42,8 @@ def nvidia_gpu(case: Case) -> Iterator[Outcome]:
             wanted=wanted,
             why=("looked in `/sys/bus/pci/devices` for vendor 10de, class 0300 or 0302",),
         )
+    elif refused := next(messages(case, *REFUSALS, "init_failed"), None):
+        yield passed(f"the kernel names {refused.gpu or 'one'}", wanted=wanted)
     else:
         why = case.host.pci.detail or "no `/sys/bus/pci/devices` and no `lspci` output"
         yield unknown("the PCI bus could not be read", wanted=wanted, why=(why,))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from doctor.core.check import Case
 from doctor.core.claims.bus import (
     bar_unmapped,
+    firmware_missing,
     gpu_fallen,
     gpu_lost_said,
     gpu_not_responding,
@@ -48,10 +49,15 @@ from doctor.core.claims.running import (
     cuinit_is,
     cuinit_works,
     device_nodes_missing,
+    driver_in_container,
+    fabric_not_up,
     hmm_enabled,
+    jetson,
     libcuda_is_compat,
     libcuda_missing,
     libcuda_older_than_driver,
+    mig_without_instance,
+    nodes_closed,
     not_injected,
     nvml_answers,
     nvml_sees_no_gpu,
@@ -60,6 +66,7 @@ from doctor.core.claims.running import (
     recovery_asked,
     some_gpu_down,
     updates_unfenced,
+    userspace_missing,
     uvm_loaded,
     uvm_not_ready,
 )
@@ -156,6 +163,13 @@ CLAIMS: dict[str, Claim] = {
     "not_injected": not_injected,
     "some_gpu_down": some_gpu_down,
     "recovery_asked": recovery_asked,
+    "firmware_missing": firmware_missing,
+    "userspace_missing": userspace_missing,
+    "driver_in_container": driver_in_container,
+    "jetson": jetson,
+    "nodes_closed": nodes_closed,
+    "mig_without_instance": mig_without_instance,
+    "fabric_not_up": fabric_not_up,
 }
 
 

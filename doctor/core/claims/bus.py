@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
+from doctor.core.claims.listed import HANDED_OVER, NOUVEAU, is_beside
 from doctor.core.host import Known, PciDevice
 from doctor.core.pattern import pattern
 from doctor.core.views import log_is_whole, messages, report, working_gpus, xid_counts
-
-#: Drivers that hold a GPU for a virtual machine; the host itself does not use it then.
-HANDED_OVER = frozenset(
-    ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "nvgrace-gpu-vfio-pci", "nvgrace_gpu_vfio_pci")
-)
 
 
 def gpu_on_bus(case: Case) -> Claimed:
@@ -36,7 +32,9 @@ def _bound_to(case: Case, *drivers: str) -> tuple[list[PciDevice], bool]:
 
 
 def nouveau_bound(case: Case) -> Claimed:
-    bound, complete = _bound_to(case, "nouveau", "nova", "nova_core")
+    """Nouveau has a GPU that is meant for work; one for the screen beside GPUs that work is no fault."""
+    found, complete = _bound_to(case, *NOUVEAU)
+    bound = [d for d in found if not is_beside(case, d)]
     if bound:
         return yes(f"{bound[0].address} is bound to `{bound[0].driver}`")
     return no() if complete else UNTOLD
@@ -106,7 +104,7 @@ def bar_fault(case: Case, device: PciDevice) -> str:
 def bar_unmapped(case: Case) -> Claimed:
     """A card that the driver does not list has a memory window without an address."""
     working = working_gpus(case)
-    idle = [d for d in case.host.gpus_on_bus if d.address not in working]
+    idle = [d for d in case.host.gpus_on_bus if d.address not in working and not is_beside(case, d)]
     faults = [f"{d.address}: {fault}" for d in idle if (fault := bar_fault(case, d))]
     if faults:
         return yes("; ".join(faults[:2]))
@@ -150,8 +148,20 @@ def _still_lost(case: Case, said: Claimed) -> Claimed:
 
 def gsp_blocks(case: Case) -> Claimed:
     """The kernel reports a fault of GSP for a card that the driver does not list."""
+    return _blocks(case, "gsp")
+
+
+def firmware_missing(case: Case) -> Claimed:
+    """The module did not find its firmware file, for a card that the driver does not list."""
+    claimed = _blocks(case, "firmware_missing")
+    # The line stands just before those that say what came of it.
+    is_past = claimed.holds is None and any(True for _ in messages(case, "gsp", "init_failed"))
+    return no() if is_past else claimed
+
+
+def _blocks(case: Case, kind: str) -> Claimed:
     working = working_gpus(case)
-    for said in messages(case, "gsp"):
+    for said in messages(case, kind):
         named = {d.address for d in case.host.gpus_on_bus} & {said.gpu}
         # The driver mostly gives its own number, `GPU1`, which no other fact knows.
         if (named or {d.address for d in case.host.gpus_on_bus}) - working or not working:

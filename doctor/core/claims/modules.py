@@ -15,8 +15,11 @@ from doctor.core.views import (
     log_is_whole,
     messages,
     nvidia_file,
+    report,
     running_kernel,
 )
+
+_NOT_IN = pattern(r"could not insert '?nvidia'?\b")
 
 
 def module_loaded(case: Case) -> Claimed:
@@ -25,8 +28,16 @@ def module_loaded(case: Case) -> Claimed:
         return yes(f"module `nvidia` {version.value} is loaded")
     if loaded(case, "nvidia"):
         return yes("module `nvidia` is loaded")
+    answered = report(case)
+    if answered is not None and answered.error_code == 18 and not is_not_there(version):
+        # NVML compared its own version with that of a module: there is one.
+        return yes("module `nvidia` is loaded: NVML met one of another version")
     if is_not_there(version) or isinstance(case.host.kernel.modules, Known):
         return no("module `nvidia` is not loaded")
+    if refused := next(
+        (m for m in messages(case, "module_signature_rejected") if _NOT_IN.search(m.text)), None
+    ):
+        return no(f"module `nvidia` is not loaded: {refused.text}")
     return UNTOLD
 
 
@@ -136,16 +147,64 @@ def secure_boot_enabled(case: Case) -> Claimed:
     return yes("Secure Boot is enabled") if state == "enabled" and is_old_kernel else UNTOLD
 
 
-def _refusal(case: Case) -> str:
-    """The kernel's word that it did not load a module for its signature."""
+#: The kernel did not load a module; the second it says of modules that it loads all the same.
+_REFUSED = pattern(r"rejected|unsigned module loading is restricted")
+_REFUSED_OR_DOUBTED = pattern(r"rejected|unsigned module loading is restricted|not signed with a trusted key")
+_OF_NVIDIA = pattern(r"\bnvidia")
+
+
+def _refusal(case: Case, words: re.Pattern[str] = _REFUSED) -> tuple[str, bool | None]:
+    """The kernel's word against a module's signature, and whether `nvidia` is meant; None where that is open.
+
+    The line names no module: VirtualBox's and others are refused in the same words. Where `nvidia` has
+    spoken in this boot it was accepted, and where it is not on disk nobody tried it.
+    """
     texts = [m.text for m in messages(case, "module_signature_rejected", "lockdown")]
-    return next((t for t in texts if "rejected" in t or "unsigned module loading is restricted" in t), "")
+    said = [t for t in texts if words.search(t)]
+    named = next((t for t in said if _OF_NVIDIA.search(t)), "")
+    if named or not said:
+        return named, bool(named)
+    on_disk = module_on_disk(case).holds
+    if has_spoken(case) or on_disk is False or module_loaded(case).holds:
+        return said[0], False
+    return said[0], on_disk
+
+
+#: Openings of what the driver's own modules say; other drivers' names begin with the vendor's, too.
+_OF_MODULE = pattern(
+    r"NVRM\b|nvidia: |nvidia [0-9a-f]{4,8}:[0-9a-f]{2}:|nvidia[-_](?:nvlink|modeset|uvm|drm)\b"
+)
+_ANY_MESSAGE = (
+    "xid",
+    "api_mismatch",
+    "open_modules_required",
+    "unsupported_gpu",
+    "legacy_gpu",
+    "init_failed",
+    "fallen_off_bus",
+    "firmware_missing",
+    "gsp",
+    "bar",
+    "probe_failed",
+    "no_devices_probed",
+    "nouveau",
+    "uvm",
+    "loading",
+    "other",
+)
+
+
+def has_spoken(case: Case) -> bool:
+    """Whether the driver's module ran in this boot, so far as its words tell."""
+    return any(_OF_MODULE.match(m.text) for m in messages(case, *_ANY_MESSAGE))
 
 
 def signature_rejected(case: Case) -> Claimed:
-    said = _refusal(case) or next((m.text for m in messages(case, "module_signature_rejected")), "")
+    said, is_ours = _refusal(case, _REFUSED_OR_DOUBTED)
+    if said and is_ours is not False:
+        return yes(f"kernel: {said}") if is_ours else UNTOLD
     if said:
-        return yes(f"kernel: {said}")
+        return no()
     found = nvidia_file(running_kernel(case))
     # Some reports give version or vermagic alone; only a description with a licence is a whole one.
     is_described = found is not None and bool(found.license)
@@ -192,7 +251,7 @@ def headers_block(case: Case) -> Claimed:
 def signature_blocks(case: Case) -> Claimed:
     """The kernel refused a module for its signature; or signatures are enforced, and the module has none."""
     enforced, rejected = secure_boot_enabled(case), signature_rejected(case)
-    if rejected.holds and _refusal(case):
+    if rejected.holds and _refusal(case)[1]:
         return yes("; ".join(filter(None, (enforced.because, rejected.because))))
     if enforced.holds and rejected.holds:
         return yes(f"{enforced.because}; {rejected.because}")
@@ -252,12 +311,8 @@ def not_built_here(case: Case) -> Claimed:
     return no() if other.holds is False and registered.holds is False else UNTOLD
 
 
-_LOAD_MESSAGES = ("probe_failed", "init_failed", "no_devices_probed", "loading", "nouveau", "other")
-
-
 def load_not_tried(case: Case) -> Claimed:
     """The whole log of this boot has no word from the module: nothing loaded it, or it was taken out."""
-    said = any(m.text.startswith(("NVRM", "nvidia")) for m in messages(case, *_LOAD_MESSAGES))
-    if said:
+    if has_spoken(case):
         return no()
     return yes("the log of this boot has no word of the module") if log_is_whole(case) else UNTOLD

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from doctor.core.check import Case
-from doctor.core.claims.bus import HANDED_OVER
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, either, no, yes
-from doctor.core.host import Known, is_not_there, is_untold, known
+from doctor.core.claims.listed import HANDED_OVER, is_beside, why_hidden
+from doctor.core.host import DeviceNode, GpuReport, Known, is_not_there, is_untold, known
 from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
-from doctor.core.views import DRIVER_PACKAGE, default_library, loaded, probe, report, working_gpus
+from doctor.core.views import (
+    DRIVER_PACKAGE,
+    default_library,
+    loaded,
+    on_jetson,
+    probe,
+    report,
+    working_gpus,
+)
 
 #: What dnf's versionlock may put before a name.
 _EPOCH = pattern(r"^\d+:")
@@ -19,7 +27,8 @@ def nvml_answers(case: Case) -> Claimed:
     answered = report(case)
     if answered is None:
         both = (case.host.driver.nvml, case.host.driver.smi)
-        return no() if all(is_not_there(fact) for fact in both) else UNTOLD
+        is_missing = all(is_not_there(fact) for fact in both) and not driver_in_container(case).holds
+        return no() if is_missing else UNTOLD
     works = not answered.error and bool(answered.gpus)
     return either(works, f"NVML answers with {len(answered.gpus)} GPU(s)")
 
@@ -34,6 +43,9 @@ def nvml_sees_no_gpu(case: Case) -> Claimed:
 
 def cuinit_works(case: Case) -> Claimed:
     said = probe(case)
+    if (said is None or said.error) and driver_in_container(case).holds:
+        # Its libraries are not for the host's own processes.
+        return UNTOLD
     if said is None:
         return no("libcuda.so.1 is not on the host") if is_not_there(case.host.cuda.probe) else UNTOLD
     if said.result is None and not said.error:
@@ -131,6 +143,82 @@ def libcuda_missing(case: Case) -> Claimed:
     return either(not any(x.soname == "libcuda.so.1" for x in libraries), "no libcuda on disk")
 
 
+def userspace_missing(case: Case) -> Claimed:
+    """No libcuda; or nvidia-smi says itself that it finds no NVML beside it."""
+    smi = known(case.host.driver.smi)
+    if smi is not None and "couldn't find libnvidia-ml" in smi.error.lower():
+        return yes(f"nvidia-smi: {smi.error}")
+    return no() if nix_libcuda(case) else libcuda_missing(case)
+
+
+def nix_libcuda(case: Case) -> str:
+    """Where NixOS keeps libcuda: its programs find it there by path, and the loader's cache knows of none."""
+    libraries = known(case.host.driver.libraries) or ()
+    found = (x.path for x in libraries if x.soname == "libcuda.so.1" and not x.is_compat)
+    return next((p for p in found if p.startswith(("/run/opengl-driver/", "/nix/store/"))), "")
+
+
+def driver_in_container(case: Case) -> Claimed:
+    """A driver container brings module and libraries: nothing of the driver belongs on the host itself."""
+    root = case.host.driver.container_root
+    if is_not_there(root) or isinstance(case.host.driver.smi, Known):
+        # Such a container keeps nvidia-smi to itself as well.
+        return no()
+    where = known(root)
+    return (
+        yes(f"a driver container manages the driver: its libraries are below `{where}`") if where else UNTOLD
+    )
+
+
+def jetson(case: Case) -> Claimed:
+    if known(case.host.system.platform) is None:
+        return UNTOLD
+    return either(on_jetson(case), "this is a Jetson: kernel and driver come with JetPack")
+
+
+def nodes_closed(case: Case) -> Claimed:
+    """NVML was refused the device nodes, and not because of who root is."""
+    answered = report(case)
+    if answered is None or "insufficient permissions" not in answered.error.lower():
+        return UNTOLD if answered is None else no()
+    if case.host.collection.root:
+        return no()
+    nodes = known(case.host.driver.device_nodes) or ()
+    closed = [f"`{n.path}` is {n.mode} {n.owner}" for n in nodes if is_closed(n)]
+    return yes("; ".join([f"NVML: {answered.error}", *closed[:1]]))
+
+
+def is_closed(node: DeviceNode) -> bool:
+    """Whether a node that every CUDA program opens is for its owner and group only."""
+    usable = node.path.startswith("/dev/nvidia") and "caps" not in node.path
+    return usable and node.mode.isdigit() and int(node.mode, 8) & 0o006 != 0o006
+
+
+def mig_without_instance(case: Case) -> Claimed:
+    """MIG is on for every GPU that the driver lists, and CUDA finds no device: it has no instance to use."""
+    answered, none_found = report(case), cuinit_is(100)(case)
+    modes = [g.mig_mode for g in answered.gpus] if answered else []
+    if none_found.holds is False or False in modes:
+        return no()
+    if not modes or none_found.holds is None or None in modes:
+        return UNTOLD
+    return either(all(modes) and none_found.holds, f"MIG is enabled on every GPU; {none_found.because}")
+
+
+def fabric_not_up(case: Case) -> Claimed:
+    """Something of the NVSwitch fabric shows that it is not up: its service, or a GPU's own state."""
+    answered = report(case)
+    states = {g.fabric_state for g in answered.gpus} - {None} if answered else set()
+    unready = sorted(str(s) for s in states if str(s) in ("in_progress", "not_started"))
+    if unready:
+        return yes(f"a GPU reports fabric state `{unready[0]}`")
+    unit = next((u for u in known(case.host.system.units) or () if "fabricmanager" in u.name), None)
+    has_switch = any(d.is_nvswitch for d in known(case.host.pci) or ())
+    if has_switch and unit is not None and unit.active != "active":
+        return yes(f"NVSwitch devices are on the bus, and `{unit.name}` is {unit.active} ({unit.load})")
+    return no() if states == {"completed"} else UNTOLD
+
+
 def place_is(kind: str) -> Claim:
     """A claim about where this runs."""
 
@@ -195,9 +283,23 @@ def some_gpu_down(case: Case) -> Claimed:
         return yes(works.because)
     if answered is not None and answered.error:
         return yes(f"NVML: {answered.error}")
-    listed = working_gpus(case)
-    ours = [d.address for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER]
-    missing = [address for address in ours if address not in listed]
-    if answered is not None and missing:
+    if answered is None:
+        return UNTOLD if works.holds is None else no()
+    missing, hidden = _missing(case, answered)
+    if missing:
         return yes(f"the driver does not list {', '.join(missing)}")
-    return UNTOLD if answered is None and works.holds is None else no()
+    return UNTOLD if hidden else no()
+
+
+def _missing(case: Case, answered: GpuReport) -> tuple[list[str], bool]:
+    """GPUs that the driver should list and does not; and whether others may merely be hidden from who asked.
+
+    A container has the GPUs that it was given, and sees the whole bus all the same.
+    """
+    if case.virtualisation == "container":
+        return [], False
+    listed = working_gpus(case)
+    ours = [d for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER and d.address not in listed]
+    ours = [d for d in ours if not is_beside(case, d)]
+    shown = [d.address for d in ours if answered.is_complete and not why_hidden(case, answered, d)]
+    return shown, len(shown) < len(ours)

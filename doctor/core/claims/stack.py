@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
+from doctor.core.claims.listed import is_beside
 from doctor.core.claims.modules import packages_half_installed
 from doctor.core.claims.running import cuinit_works, nvml_answers
-from doctor.core.host import PciDevice, known
+from doctor.core.host import KernelMessage, PciDevice, known
 from doctor.core.views import (
     driver_major,
     first_branch,
@@ -17,6 +18,7 @@ from doctor.core.views import (
     report,
     running_kernel,
     same_version,
+    working_gpus,
 )
 
 
@@ -69,14 +71,28 @@ def libraries_unowned(case: Case) -> Claimed:
     return either(bool(stray), f"no package owns `{stray[0]}`" if stray else "")
 
 
+def _in_question(case: Case) -> list[PciDevice]:
+    """GPUs that the driver should drive and does not: what it lists, it drives, whatever the matrix says."""
+    working = working_gpus(case)
+    return [d for d in case.host.gpus_on_bus if d.address not in working and not is_beside(case, d)]
+
+
 def _gpus_with(case: Case, wanted: str) -> list[PciDevice]:
-    return [d for d in case.host.gpus_on_bus if case.matrix.open_module(d.device_id) == wanted]
+    return [d for d in _in_question(case) if case.matrix.open_module(d.device_id) == wanted]
+
+
+def _refused(case: Case, kind: str) -> KernelMessage | None:
+    """The module's own word, in this boot, that it does not drive a card; not of one that it lists now."""
+    settled = {d.address for d in case.host.gpus_on_bus} - {d.address for d in _in_question(case)}
+    settled |= working_gpus(case)
+    # A line without an address means no card in particular once some card works.
+    settled |= {""} if settled else set()
+    return next((m for m in messages(case, kind) if m.gpu not in settled), None)
 
 
 def _all_in_matrix(case: Case) -> bool:
-    """Whether the bus was read and the matrix knows every GPU on it."""
-    gpus = case.host.gpus_on_bus
-    return bool(gpus) and all(case.matrix.gpu(d.device_id) for d in gpus)
+    """Whether the bus was read and the matrix knows every GPU on it that does not work."""
+    return bool(case.host.gpus_on_bus) and all(case.matrix.gpu(d.device_id) for d in _in_question(case))
 
 
 def flavour_open(case: Case) -> Claimed:
@@ -93,12 +109,23 @@ def _flavour(case: Case, wanted: str) -> Claimed:
         found = nvidia_file(running_kernel(case))
         flavour = found.flavour if found else None
     if flavour is None:
-        return UNTOLD
+        return _flavour_said(case, wanted)
     return either(flavour == wanted, f"the kernel modules are the {flavour} ones")
 
 
+def _flavour_said(case: Case, wanted: str) -> Claimed:
+    """Each flavour has words that only it says: the open one names itself, the other asks for it."""
+    by_open = next((m for m in messages(case, "unsupported_gpu") if "open nvidia.ko" in m.text), None)
+    by_other = next(messages(case, "open_modules_required"), None)
+    said = by_open or by_other
+    if said is None or (by_open and by_other):
+        return UNTOLD
+    is_wanted = wanted == ("open" if by_open else "proprietary")
+    return either(is_wanted, f"the {wanted} modules said: {said.text}")
+
+
 def gpu_needs_open(case: Case) -> Claimed:
-    said = next(messages(case, "open_modules_required"), None)
+    said = _refused(case, "open_modules_required")
     if said:
         return yes(f"kernel: {said.text}")
     gpus = _gpus_with(case, "required")
@@ -109,6 +136,9 @@ def gpu_needs_open(case: Case) -> Claimed:
 
 
 def gpu_refuses_open(case: Case) -> Claimed:
+    said = _refused(case, "unsupported_gpu")
+    if said and "open" in said.text:
+        return yes(f"kernel: {said.text}")
     gpus = _gpus_with(case, "unsupported")
     names = ", ".join(f"{d.address} [{d.device_id}]" for d in gpus)
     if gpus:
@@ -117,10 +147,12 @@ def gpu_refuses_open(case: Case) -> Claimed:
 
 
 def gpu_dropped(case: Case) -> Claimed:
-    major = driver_major(case)
+    said, major = _refused(case, "legacy_gpu"), driver_major(case)
+    if said:
+        return yes(f"kernel: {said.text}")
     if major is None or not case.host.gpus_on_bus:
         return UNTOLD
-    for device in case.host.gpus_on_bus:
+    for device in _in_question(case):
         last = last_branch(case, device.device_id)
         if last is not None and major > last:
             name = f"{device.address} [{device.device_id}]"
@@ -132,7 +164,7 @@ def gpu_too_new(case: Case) -> Claimed:
     major = driver_major(case)
     if major is None or not case.host.gpus_on_bus:
         return UNTOLD
-    for device in case.host.gpus_on_bus:
+    for device in _in_question(case):
         first = first_branch(case, device.device_id)
         if first is not None and major < first:
             name = f"{device.address} [{device.device_id}]"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from doctor.core.rows.base import Row
+from doctor.core.rows.driver import DriverBranch
 from doctor.core.rows.hardware import Architecture
-from doctor.core.rows.system import KernelBuild, KernelRow
+from doctor.core.rows.system import KernelBuild, KernelRow, StableChange
 from doctor.core.solve.frame import lead
 from doctor.core.solve.model import Model
 from doctor.core.solve.universe import minor_of
@@ -106,15 +107,17 @@ def _flavours(model: Model) -> None:
     if "kernel-modules" not in model:
         return
     for branch in model.universe.branches.values():
-        mine = model.mask("driver", f"=={branch.major}.*")
-        for word, there, relation in (
-            ("proprietary", branch.proprietary_module, "open-only-from-620"),
-            ("open", branch.open_module, "open-modules-from-515"),
-        ):
-            if there is False and mine:
-                other = model.where("kernel-modules", lambda value, w=word: value.raw != w)  # type: ignore[misc]
-                says = f"({branch.branch}) has no {word} kernel modules"
-                model.relate(relation, ("driver", mine), says, ("kernel-modules", other), rows=(branch,))
+        if branch.proprietary_module is False:
+            _lacks(model, branch, "proprietary", "open-only-from-620")
+        if branch.open_module is False:
+            _lacks(model, branch, "open", "open-modules-from-515")
+
+
+def _lacks(model: Model, branch: DriverBranch, word: str, relation: str) -> None:
+    mine = model.mask("driver", f"=={branch.major}.*")
+    other = model.full("kernel-modules") & ~model.mask("kernel-modules", word)
+    says = f"({branch.branch}) has no {word} kernel modules"
+    model.relate(relation, ("driver", mine), says, ("kernel-modules", other), rows=(branch,))
 
 
 def _needs_fabric_manager(model: Model, kind: GpuKind, card: str) -> None:
@@ -173,6 +176,8 @@ def _builds(model: Model) -> None:
         says = f"is newer than this matrix knows kernels (to {below[-1].kernel})"
         model.relate("nearest-known-row", ("kernel", 1), says, is_soft=True, nearest=near)
     low, high = below[-1], (above or below[-1:])[0]
+    if minor_of(low.kernel) == minor:
+        _patch_levels(model, kernel, low)
     possible = sure = 0
     for position, driver in enumerate(model.domain("driver")):
         assert isinstance(driver, Dotted)
@@ -186,6 +191,30 @@ def _builds(model: Model) -> None:
     model.relate("kernel-driver-build", ("kernel", 1), says, ("driver", sure), rows=(high,), is_soft=True)
 
 
+def _patch_levels(model: Model, kernel: Dotted, row: KernelRow) -> None:
+    """What a stable kernel took within its series: what built on one patch level may fail on the next."""
+    for change in row.changes_in(kernel):
+        verdicts = {
+            driver: _knows(driver, change) for driver in model.domain("driver") if isinstance(driver, Version)
+        }
+        drivers = ", ".join(map(_text, change.builds))
+        says = f"has what {change.since} brought ({change.change.rstrip('.')}), known to drivers {drivers}"
+        possible = model.among("driver", (driver for driver, word in verdicts.items() if word != "no"))
+        sure = model.among("driver", (driver for driver, word in verdicts.items() if word == "yes"))
+        is_weak = "stable_changes" in row.unverified
+        given = ("kernel", 1)
+        model.relate("kernel-driver-build", given, says, ("driver", possible), rows=(row,), is_soft=is_weak)
+        model.relate("kernel-driver-build", given, says, ("driver", sure), rows=(row,), is_soft=True)
+
+
+def _knows(driver: Version, change: StableChange) -> str:
+    """Whether a release knows a change: `yes`, `no`, or `unknown` for a branch that was not looked at."""
+    if driver in change.fails:
+        return "no"
+    build = next((build for build in change.builds if build.branch == minor_of(driver)[0]), None)
+    return _at_least(driver, build) if build else "unknown"
+
+
 def _builds_on(driver: Dotted, row: KernelRow) -> str:
     """Whether a release builds on a kernel: `yes`, `no` or `unknown`."""
     branch = minor_of(driver)[0]
@@ -193,6 +222,10 @@ def _builds_on(driver: Dotted, row: KernelRow) -> str:
     if build is None:
         # A branch that began after all those named was cut from sources that knew the kernel.
         return "yes" if branch > max(other.branch for other in row.builds) else "unknown"
+    return _at_least(driver, build)
+
+
+def _at_least(driver: Version, build: KernelBuild) -> str:
     if driver < build.since:
         return "no"
     if build.patched_by and (build.upstream_since is None or driver < build.upstream_since):

@@ -257,9 +257,18 @@ def _code_for(model: Model, subject: tuple[str, int], capability: str, rows: Gro
     is_weak = "compute_capability" in row.unverified
     model.relate(relation, subject, says, (capability, perhaps), rows=rows[:1], is_soft=is_weak)
     if perhaps != sure:
-        says += f"{f' and PTX of {ptx}' if ptx else ''}: whether that serves this GPU is not known"
+        doubt = f"{f' and PTX of {ptx}' if ptx else ''}: whether that serves this GPU is not known"
         near = _nearest_code(model, capability, numbers)
-        model.relate(relation, subject, says, (capability, sure), rows=rows[:1], is_soft=True, nearest=near)
+        model.relate(
+            relation,
+            subject,
+            says,
+            (capability, sure),
+            rows=rows[:1],
+            is_soft=True,
+            nearest=near,
+            doubt=doubt,
+        )
 
 
 def _runs(model: Model, value: Dotted, codes: list[Dotted], ptx: str, cuda: Dotted | None) -> str:

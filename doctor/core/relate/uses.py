@@ -69,7 +69,7 @@ def _say(  # noqa: PLR0913 - the last two are for one caller each
     rows: tuple[Row, ...],
     *,
     is_soft: bool,
-    nearest: str = "",
+    nearest: str | None = None,
 ) -> None:
     """A relation that the wish alone triggers: `words` are the wish, the relation's name, and a sentence."""
     wish, relation, says = words
@@ -78,7 +78,7 @@ def _say(  # noqa: PLR0913 - the last two are for one caller each
         says=says,
         source=tuple(dict.fromkeys(text for row in rows for text in row.source)),
         is_soft=is_soft,
-        nearest=nearest or (model.texts(*met)[0] if model.texts(*met) else ""),
+        nearest=nearest if nearest is not None else next(iter(model.texts(*met)), ""),
     )
     model.say(link, [(wish, 2), met])
 
@@ -101,19 +101,19 @@ def _kv_cache(model: Model) -> None:
 def _compiles(model: Model) -> None:
     """Nvcc is a program of the toolkit: the driver brings none, whatever nvidia-smi prints."""
     matrix = model.universe.matrix
-    found = (matrix.rule("cuda-column-of-nvidia-smi"), matrix.rule("nvcc-ignores-driver"))
-    rows = tuple(row for row in found if row is not None)
-    there = model.full("cuda-toolkit") & ~model.absent("cuda-toolkit")
-    says = "nvcc comes with a CUDA toolkit; the CUDA column of nvidia-smi is the driver's ceiling"
-    words = ("use=nvcc", "smi-column-is-driver", says)
-    _say(model, words, ("cuda-toolkit", there), rows, is_soft=False)
-    if "cuda" not in model:
-        return
-    for value in model.domain("cuda"):
+    column, compiler = matrix.rule("cuda-column-of-nvidia-smi"), matrix.rule("nvcc-ignores-driver")
+    for value in model.domain("cuda") if "cuda" in model else ():
         if isinstance(value, Version):
             same = model.where("cuda-toolkit", lambda v, o=value: minor_of(v) == minor_of(o))  # type: ignore[misc]
             subject = ("cuda", model.one("cuda", value))
-            model.relate("nvcc-not-driver", subject, "is compiled with that toolkit", ("cuda-toolkit", same))
+            about = (compiler,) if compiler else ()
+            met = ("cuda-toolkit", same)
+            model.relate("nvcc-not-driver", subject, "is compiled with that toolkit", met, rows=about)
+    there = model.full("cuda-toolkit") & ~model.absent("cuda-toolkit")
+    says = "nvcc comes with a CUDA toolkit; the CUDA column of nvidia-smi is the driver's ceiling"
+    words = ("use=nvcc", "smi-column-is-driver", says)
+    rows = tuple(row for row in (column, compiler) if row is not None)
+    _say(model, words, ("cuda-toolkit", there), rows, is_soft=False)
 
 
 def _builds_engines(model: Model) -> None:
@@ -191,7 +191,7 @@ def _status(row: NameRow) -> str:
 def _by_command(model: Model, engine: str, named: NamedThing, row: CommandRow) -> None:
     inside = model.mask(engine, row.versions)
     says = f"{named.text} is a flag of `{row.command}` in {engine} {row.versions}"
-    _say(model, (named.text, _NAME, says), (engine, inside), (row,), is_soft=True)
+    _say(model, (named.text, _NAME, says), (engine, inside), (row,), is_soft=True, nearest="")
 
 
 def _near_names(model: Model, engine: str, named: NamedThing) -> str:

@@ -96,11 +96,16 @@ def advisories_open(model: Model, name: str, value: Value) -> tuple[str, ...]:
     """The bulletins that a version has not answered, by number."""
     if not isinstance(value, Version) or name not in ("driver", "container-toolkit"):
         return ()
-    classes = sorted({kind.products for kind in model.target.gpus})
-    kept = model.universe.kept(f"open {name} {classes}", lambda: dict[str, tuple[str, ...]]())
+    classes = _classes(model)
+    kept = model.universe.kept(f"open {name} {classes}", dict[str, tuple[str, ...]])
     if value.raw not in kept:
         kept[value.raw] = _unanswered(model, name, value)
     return kept[value.raw]
+
+
+def _classes(model: Model) -> list[str]:
+    """The classes of cards whose bulletins count; all of them where no card is named."""
+    return sorted({kind.products for kind in model.target.gpus} or {"data-center", "geforce-rtx"})
 
 
 def _unanswered(model: Model, name: str, value: Version) -> tuple[str, ...]:
@@ -121,7 +126,7 @@ def _unanswered(model: Model, name: str, value: Version) -> tuple[str, ...]:
 
 def _bulletins(model: Model, component: str) -> tuple[tuple[str, dict[int, Version], Version], ...]:
     """The bulletins that speak of this machine: number, correction by branch, the newest correction."""
-    classes = sorted({kind.products for kind in model.target.gpus})
+    classes = _classes(model)
     return model.universe.kept(
         f"bulletins {component} {classes}",
         lambda: tuple(

@@ -211,9 +211,19 @@ def _asked_by(model: Model, component: str, found: Iterable[str]) -> list[str]:
     if component in ENGINES and model.delivery != "container":
         wanted.append("python")
     for relation in universe.matrix.edition.relations:
-        if component in relation.when and all(name in found for name in relation.when):
+        if component in relation.when and all(
+            _may_meet(model, n, s, found) for n, s in relation.when.items()
+        ):
             wanted += [name for name in relation.requires if name not in found and universe.known(name)]
     return [name for name in dict.fromkeys(wanted) if name not in found]
+
+
+def _may_meet(model: Model, name: str, spec: str, found: Iterable[str]) -> bool:
+    """Whether a component is in question, and not at a version that a relation does not speak of."""
+    there = model.target.version(name)
+    return name in found and (
+        not there or model.universe.set_of(name, spec).has(_parsed(model.universe, name, there))
+    )
 
 
 def _has_values(model: Model, name: str) -> bool:
@@ -242,7 +252,8 @@ def _values(model: Model, component: str, mode: Mode) -> list[Value]:
     scheme_is_name = universe.scheme(component) == "name"
     values: list[Value] = [*sorted(known, key=lambda version: version.raw if scheme_is_name else version.key)]
     named = any(term.component == component for term in model.goal.terms)
-    if component in _OPTIONAL and not (mode == "pick" and named):
+    is_needed = (mode == "pick" and named) or (component, model.delivery) == ("container-toolkit", "container")
+    if component in _OPTIONAL and not is_needed:
         values.insert(0, ABSENT)
     return values
 

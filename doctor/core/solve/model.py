@@ -46,6 +46,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     is_soft: bool = False
     """True for what is not known to hold, where the others are known to be so."""
     nearest: str = ""
+    doubt: str = ""
+    """What is added to the sentence where it is not met: why that is no plain no."""
 
 
 class Model:
@@ -102,7 +104,7 @@ class Model:
         masks = self._masks[self._index[name]]
         if spec not in masks:
             wanted = self.universe.set_of(name, spec)
-            masks[spec] = self.where(name, lambda version: version in wanted)
+            masks[spec] = self.where(name, wanted.has)
         return masks[spec]
 
     def where(self, name: str, holds: Callable[[Version], bool]) -> int:
@@ -159,6 +161,7 @@ class Model:
         rows: Sequence[Row] = (),
         is_soft: bool = False,
         nearest: str = "",
+        doubt: str = "",
     ) -> None:
         """`subject`, where its mask is met, needs one of the alternatives to be met."""
         name, mask = subject
@@ -173,6 +176,7 @@ class Model:
             confidence="unverified" if weak else _confidence(rows),
             is_soft=is_soft,
             nearest=nearest,
+            doubt=doubt,
         )
         self.say(link, ((name, self.full(name) & ~mask), *alternatives))
 

@@ -159,8 +159,6 @@ class _Search:
         failed = self._net._propagate(domains, queue, self._trail, self._allowed)  # noqa: SLF001
         if failed is not None:
             return self._net._explain(failed, self._trail, start)  # noqa: SLF001
-        if self._costs is not None and self._bound is not None and self._least(domains) >= self._bound:
-            return None
         variable = self._open_variable(domains)
         if variable < 0:
             self._keep(domains)
@@ -176,6 +174,9 @@ class _Search:
                 continue
             child = list(domains)
             child[variable] = bit
+            if self._bound is not None and self._costs is not None and self._least(child) >= self._bound:
+                complete = False
+                continue
             self._trail.append((variable, domains[variable] & ~bit, -1))
             failure = self._descend(child, list(self._net._watch[variable]), here)  # noqa: SLF001
             del self._trail[here:]

@@ -7,7 +7,7 @@ What is absent is told apart: *does not exist* and a tool that the script did no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from doctor.core.evidence import Evidence, ItemStatus
 from doctor.evidence.foreign.gather import Gathered, clean_path
@@ -83,6 +83,7 @@ class _Report:
 
 def is_bug_report(head: bytes) -> bool:
     """Whether a text is a bug report, or a piece of one that lost its beginning."""
+    head = head.replace(b"\r\n", b"\n")
     if _HEAD.encode() in head or b"nvidia-bug-report.sh Version:" in head:
         return True
     return (
@@ -94,7 +95,7 @@ def is_bug_report(head: bytes) -> bool:
 def read_bug_report(stream: Unpacker) -> Evidence:
     """All of the report that is readable. Never raises on any bytes."""
     report = _Report()
-    for section in split(stream, _keep, report.notes):
+    for section in split(_unix(stream), _keep, report.notes):
         report.has_searched = report.has_searched or section.title.startswith(_AFTER_BUILD_LOGS)
         handler = _handler(section.title)
         if handler is not None:
@@ -113,6 +114,16 @@ def read_bug_report(stream: Unpacker) -> Evidence:
         taken_at=time_of_report(report.date_line, report.times),
         root=root,
     )
+
+
+def _unix(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The report with the line ends it was written with: mail programs and editors change them."""
+    held = b""
+    for chunk in chunks:
+        data = held + chunk
+        held = b"\r" if data.endswith(b"\r") else b""
+        yield data.removesuffix(held).replace(b"\r\n", b"\n")
+    yield held
 
 
 def _kept(path: str) -> Keep | None:

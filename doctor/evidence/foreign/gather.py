@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from doctor.core.evidence import Evidence, Item, ItemStatus, Meta, command_name
+from doctor.core.evidence import Evidence, Item, ItemStatus, Meta, command_name, scope_suffix
 
 __all__ = ["Gathered", "clean_path"]
 
@@ -21,11 +21,15 @@ def clean_path(raw: str) -> str:
 
 
 class Gathered:
-    """What has been found so far. The first answer to a question counts, unless it held nothing."""
+    """What has been found so far. The first answer to a question counts, unless it held nothing.
+
+    `scope`: the side that what comes next was asked on.
+    """
 
     def __init__(self) -> None:
-        self._items: dict[str, Item] = {}
+        self._items: dict[tuple[str, str], Item] = {}
         self._blobs: dict[str, bytes] = {}
+        self.scope = "host"
 
     def __len__(self) -> int:
         return len(self._items)
@@ -34,15 +38,28 @@ class Gathered:
         self, path: str, data: bytes | None, status: ItemStatus = "ok", detail: str | None = None
     ) -> None:
         """A file as read (`data`), or asked for in vain."""
-        self._put(f"file:{path}", f"files{path}", data, Item(key="", status=status, detail=detail))
+        place = f"files{scope_suffix(self.scope)}{path}"
+        self._put(f"file:{path}", place, data, Item(key="", status=status, detail=detail))
 
     def command(
-        self, argv: tuple[str, ...], data: bytes | None, status: ItemStatus = "ok", detail: str | None = None
+        self,
+        argv: tuple[str, ...],
+        data: bytes | None,
+        status: ItemStatus = "ok",
+        detail: str | None = None,
+        *,
+        is_again: bool = False,
     ) -> None:
-        """The output of a command, or why there is none."""
+        """The output of a command, or why there is none. `is_again`: kept beside what it printed before."""
         name = command_name(argv)
+        if is_again:
+            name = f"{name}-again-{len(self)}"
         item = Item(key="", status=status, argv=argv, detail=detail)
-        self._put(f"command:{name}", f"commands/{name}", data, item)
+        self._put(f"command:{name}", f"commands/{name}{scope_suffix(self.scope)}", data, item)
+
+    def has_run(self, tool: str) -> bool:
+        """Whether an output of that tool is here, in this scope."""
+        return any(i.argv[:1] == (tool,) and i.scope == self.scope for i in self._items.values())
 
     def stat(self, path: str, **fields: str) -> None:
         """Existence of a path, with what a listing said of it."""
@@ -54,12 +71,13 @@ class Gathered:
         self._put(f"report:{who}", "", None, item)
 
     def _put(self, key: str, place: str, data: bytes | None, item: Item) -> None:
-        known = self._items.get(key)
+        known = self._items.get((key, self.scope))
         if len(self._items) >= _ITEMS_MAX or (known is not None and (known.path or data is None)):
             return
         # The key is known here only; `Item` is frozen.
-        self._items[key] = Item(
+        self._items[key, self.scope] = Item(
             key=key,
+            scope=self.scope,
             status=item.status,
             path=place if data is not None else None,
             argv=item.argv,

@@ -28,9 +28,11 @@ def add_kernel_scan(found: Gathered, body: bytes) -> None:
     """One item a source. `truncated`, because a search kept the lines: absence of others proves nothing."""
     text = body.decode("utf-8", "replace")
     heads = list(_BLOCK.finditer(text))
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    # Without any head, as in the scripts of 2013, no line says where it came from.
+    for head, end in zip(heads, ends, strict=False):
         path, boot = head.groups()
-        lines = text[head.end() : following.start() if following else len(text)].strip("\n")
+        lines = text[head.end() : end].strip("\n")
         if path and "is not readable" in head.group(0):
             found.file(path, None, "denied", "is not readable")
         elif path and _is_refusal(lines, path):

@@ -14,7 +14,9 @@ _QUOTE = re.compile(r"^(?:> ?){1,10}")
 _FENCE = re.compile(r"^\s{0,8}(?:```|~~~)|^\s*</?(?:details|summary|pre|code)\b", re.IGNORECASE)
 #: `user@host:~$ cmd`, `[user@host dir]# cmd`, `$ cmd`; a lone `#` only before a tool that is known.
 _WHO = r"(?:\(\S{1,40}\) ?)?(?:\S{1,64}@\S{1,64}[:~ ]\S{0,200}?|\[[^\]\n]{1,120}\]|PS [^>]{1,120})?\s?"
-_TOOLS = r"nvidia-smi|dmesg|journalctl|lspci|dkms|uname|cat|modinfo|mokutil|python3?|vllm"
+_TOOLS = (
+    r"nvidia-smi|dmesg|journalctl|lspci|dkms|uname|cat|modinfo|mokutil|python3?|vllm|docker|podman|kubectl"
+)
 _PROMPT = re.compile(
     rf"^\s{{0,8}}{_WHO}[$%>] ?(?P<command>[A-Za-z./~_].{{0,400}})"
     rf"|^\s{{0,8}}{_WHO}# ?(?:sudo )?(?P<root>(?:/\S{{1,100}}/)?(?:{_TOOLS})\b.{{0,400}})"

@@ -44,6 +44,9 @@ class Form:
 
 _STAMP = r"(?:<\d{1,3}>)?\[ *\d{1,12}\.\d{1,9}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} [\d:]{8} \d{4}\] "
 _SYSLOG = r"(?:\S{1,12} +\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}) \S{1,255} kernel: "
+_OURS = r"(?:NVRM: |nvidia[ :-])"
+#: The kernel's answer to a load, in the words of the tool that asked.
+_REFUSED = r"(?:modprobe|insmod): (?:ERROR|FATAL): .*\bnvidia"
 _LSPCI = r"(?:[0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7] \S"
 _DKMS = r"[\w.+-]{1,80}(?:/|, )[\w.+~-]{1,60}(?:, \S{1,200}?){0,2}: (?:added|built|installed|broken)\b"
 _OS_RELEASE = r"(?:PRETTY_NAME|NAME|ID|ID_LIKE|VERSION|VERSION_ID|VERSION_CODENAME)="
@@ -69,7 +72,8 @@ _FORMS = (
     Form("collect-env", r"Collecting environment information\.|PyTorch version\s*: ", argv=("collect-env",)),
     Form("collect-env", r" *System Info\s*$", argv=("collect-env",)),
     Form("journal", _SYSLOG + r"|-- Boot [0-9a-f]{8,40} --|-- Reboot --", each=_SYSLOG + r"|-- |\s+NVRM:"),
-    Form("dmesg", _STAMP + r"|NVRM: |kernel: NVRM: ", each=_STAMP + r"|\s*NVRM: |kernel: NVRM: "),
+    Form("dmesg", _STAMP + r"|NVRM: |kernel: " + _OURS, each=_STAMP + r"|\s*NVRM: |kernel: " + _OURS),
+    Form("dmesg", _REFUSED, each=r"(?!)"),
     Form("lspci", _LSPCI, argv=("lspci",), each=_LSPCI + r"|\s+\S"),
     Form("modinfo", r"filename:\s+/\S+/nvidia[\w-]*\.ko", argv=("modinfo",), each=r"\w+:"),
     Form("dkms status", _DKMS, argv=("dkms", "status"), each=_DKMS),

@@ -17,6 +17,7 @@ from tests.core.hosts import (
     REASONS,
     RTX_5090,
     answer,
+    beside_a_driver_container,
     compat_library,
     device,
     devices,
@@ -287,3 +288,20 @@ LINK: dict[str, tuple[Host, Status, str, str]] = {
 def test_toolkit_link(name: str) -> None:
     host, status, subject, found = LINK[name]
     expect(host, "cuda.toolkit_link", status, subject, found)
+
+
+def test_libraries_in_a_driver_container_are_not_missing() -> None:
+    host = beside_a_driver_container()
+    expect(host, "cuda.init", "unknown", "", "driver container", why="/run/nvidia/driver")
+    expect(host, "driver.nvml", "unknown", "", "driver container")
+    expect(host, "driver.userspace_match", "skip", "", "driver container")
+    assert "fail" not in {f.status for f in answer(host).findings}
+
+
+def test_libraries_of_nixos_are_not_missing() -> None:
+    path = "/run/opengl-driver/lib/libcuda.so.580.178.04"
+    there = (library("libcuda.so.1", path=path, is_default=None),)
+    host = having(healthy(), {"cuda.probe": unloadable_probe(), "driver.libraries": there})
+    expect(host, "cuda.init", "unknown", "", "loader finds no libcuda", why=path)
+    assert answer(host).verdict == "unknown"
+    assert "driver.userspace_missing" not in {c.id for c in answer(host).causes}

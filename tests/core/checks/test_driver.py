@@ -175,11 +175,16 @@ FLAVOUR: dict[str, tuple[Host, Status, str]] = {
     "open on Ada": (healthy(), "pass", "open"),
     "proprietary on Ada": (put(healthy(), "driver.flavour", "proprietary"), "pass", "proprietary"),
     "proprietary on Blackwell": (
-        put(device(healthy(), device_id=RTX_5090), "driver.flavour", "proprietary"),
+        put(device(lost_gpu(healthy(), FIRST), device_id=RTX_5090), "driver.flavour", "proprietary"),
         "fail",
         "proprietary",
     ),
-    "open on Pascal": (device(healthy(), device_id=P40), "fail", "open"),
+    "open on Pascal": (device(lost_gpu(healthy(), FIRST), device_id=P40), "fail", "open"),
+    "open on Pascal, and the driver lists it: then it is the matrix that is wrong": (
+        device(healthy(), device_id=P40),
+        "warn",
+        "open",
+    ),
     "proprietary on Pascal": (
         put(device(healthy(), device_id=P40), "driver.flavour", "proprietary"),
         "pass",
@@ -210,13 +215,20 @@ def test_no_flavour_is_no_verdict() -> None:
 
 
 def branch(device_id: str, version: str) -> Host:
-    return put(device(healthy(), device_id=device_id), "driver.kernel_version", Dotted(version))
+    """The first card is of that id, and the driver of that version does not list it."""
+    host = device(lost_gpu(healthy(), FIRST), device_id=device_id)
+    return put(host, "driver.kernel_version", Dotted(version))
 
 
 BRANCH: dict[str, tuple[Host, Status, str]] = {
     "Ada on 580": (healthy(), "pass", "R580"),
     "Pascal on its last branch": (branch(P40, "580.178.04"), "pass", "R580"),
     "Pascal on a later one": (branch(P40, "595.104.02"), "fail", "R595"),
+    "Pascal on a later one, and the driver lists it": (
+        put(device(healthy(), device_id=P40), "driver.kernel_version", Dotted("595.104.02")),
+        "warn",
+        "R595",
+    ),
     "Blackwell on an older one": (branch(RTX_5090, "550.163.01"), "fail", "R550"),
     "a card that the matrix lacks": (branch(UNLISTED, "580.178.04"), "unknown", UNLISTED),
 }
@@ -461,12 +473,12 @@ SOURCE: dict[str, tuple[Host, Status, str]] = {
     "files of nobody only": (
         having(healthy(), {"packages": packages_of(), "driver.libraries": (STRAY,)}),
         "pass",
-        "by hand or by the image",
+        "without a package",
     ),
     "a runfile, and NVIDIA's helper packages that bring no driver": (
         having(healthy(), {"packages": HELPER, "driver.libraries": (STRAY,)}),
         "pass",
-        "by hand or by the image",
+        "without a package",
     ),
     "a stub of conda's toolkit": (libraries(STUB), "pass", "packages such as"),
     "a compat library": (libraries(compat_library(DRIVER, package="")), "pass", "packages such as"),

@@ -17,6 +17,7 @@ from tests.core.hosts import (
     RELEASE,
     SECOND,
     at,
+    device,
     devices,
     dkms_build,
     expect,
@@ -307,7 +308,7 @@ def test_a_message_beside_a_failure_warns() -> None:
 
 
 def test_a_message_of_a_host_that_works_is_history() -> None:
-    expect(said(healthy(), GSP), "kernel.messages", "pass", "gsp", why="works all the same")
+    expect(said(healthy(), GSP), "kernel.messages", "pass", "gsp", why="work all the same")
 
 
 def test_a_message_about_the_gpu_that_is_down_warns_beside_one_that_works() -> None:
@@ -351,3 +352,29 @@ def test_without_a_gpu_nothing_is_judged(check: str) -> None:
 def test_gpus_of_virtual_machines_are_left_alone() -> None:
     host = devices(no_driver(), driver="vfio-pci")
     assert {f.status for f in findings(host, "kernel.module_on_disk")} == {"skip"}
+
+
+# --- what shows that nothing follows --------------------------------------------------------------
+
+
+def test_a_doubted_signature_of_a_module_that_is_loaded_is_no_warning() -> None:
+    word = ("module_signature_rejected", "PKCS#7 signature not signed with a trusted key")
+    expect(said(DOWN, word), "kernel.messages", "pass", "module_signature_rejected", why="is loaded")
+
+
+def test_only_a_card_that_works_is_said_to_work() -> None:
+    word = ("unsupported_gpu", "NVRM: The NVIDIA GPU is not supported by open nvidia.ko", SECOND)
+    expect(
+        said(healthy(), word), "kernel.messages", "pass", f"{SECOND} unsupported_gpu", why=f"{SECOND} works"
+    )
+    lost = said(lost_gpu(healthy()), word)
+    expect(lost, "kernel.messages", "fail", f"{SECOND} unsupported_gpu")
+    handed = said(device(lost_gpu(healthy()), 1, driver="vfio-pci"), word)
+    expect(handed, "kernel.messages", "pass", f"{SECOND} unsupported_gpu", why="virtual machine")
+
+
+def test_a_refusal_without_an_address_counts_where_no_card_works() -> None:
+    word = ("legacy_gpu", "NVRM: The GPU is supported through the NVIDIA 470.xx Legacy drivers.")
+    silent = without(healthy(), ["pci", "driver.nvml", "driver.smi", "cuda.probe"])
+    expect(said(silent, word), "kernel.messages", "fail", "legacy_gpu")
+    expect(said(healthy(), word), "kernel.messages", "pass", "legacy_gpu")

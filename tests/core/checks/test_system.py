@@ -18,20 +18,24 @@ from tests.core.hosts import (
     at,
     devices,
     expect,
+    failing_probe,
     findings,
     having,
     healthy,
     in_container,
     in_wsl2,
+    jetson,
     lost_gpu,
     no_driver,
     pci_device,
     put,
+    said,
     without,
     without_module,
     working_probe,
 )
 
+THIRD = "0000:01:00.0"
 NO_CARD = put(no_driver(), "pci", ())
 ASKED_IN_VAIN = having(in_wsl2(), {"driver.nvml": NOT_THERE, "driver.smi": NOT_THERE})
 
@@ -51,6 +55,12 @@ NVIDIA_GPU: dict[str, tuple[Host, Status, str]] = {
         ),
         "fail",
         "holds no NVIDIA GPU",
+    ),
+    "a Jetson": (jetson(), "pass", "part of the chip"),
+    "bus not read, the kernel refused one": (
+        said(without(no_driver(), ["pci"]), ("legacy_gpu", f"NVRM: The GPU {THIRD} is supported", THIRD)),
+        "pass",
+        THIRD,
     ),
     "bus not read, driver silent": (
         without(no_driver(), ["pci"], "unreadable"),
@@ -201,3 +211,15 @@ def test_caller_paths(name: str) -> None:
 
 def test_witnesses_of_a_lost_gpu_agree_on_what_is_left() -> None:
     expect(lost_gpu(healthy()), "system.witnesses", "pass", "", "3 witnesses")
+
+
+def test_on_jetson_cuinit_decides_and_nothing_of_a_desktop_driver_is_looked_for() -> None:
+    report = answer(jetson())
+    assert (report.verdict, report.causes, report.advice) == ("ready", (), ())
+    status = {f.id: f.status for f in report.findings}
+    desktop = ("driver.module_loaded", "driver.nvml", "driver.uvm", "driver.device_nodes", "kernel.headers")
+    assert {check: status[check] for check in desktop} == dict.fromkeys(desktop, "skip")
+    broken = answer(put(jetson(), "cuda.probe", failing_probe(999, "CUDA_ERROR_UNKNOWN")))
+    assert (broken.verdict, [c.id for c in broken.causes]) == ("not_ready", ["unknown"])
+    silent = answer(without(jetson(), ["cuda.probe"], "timeout"))
+    assert silent.verdict == "unknown"
