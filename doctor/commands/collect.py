@@ -25,6 +25,7 @@ def run(options: argparse.Namespace) -> int:
             hints=("`-o host.tar.gz` saves it", "`--facts` prints the facts instead"),
         )
     refuse_engine_mix()
+    form = _form(options.output)
     from doctor.evidence.live import collect_live
 
     evidence = collect_live(budget_s=settings.timeout_s, sysroot=options.sysroot)
@@ -42,12 +43,22 @@ def run(options: argparse.Namespace) -> int:
         from doctor.evidence.bundle import write_bundle
 
         write_bundle(evidence, options.output)
-        sys.stderr.write(_said(options.output, len(evidence.meta.items), redacted=options.redact))
+        sys.stderr.write(_said(options.output, form, len(evidence.meta.items), redacted=options.redact))
     return 0
 
 
-def _said(path: str, count: int, *, redacted: bool) -> str:
-    words = f"wrote {count} items to `{path}`"
+def _form(output: str | None) -> str:
+    """What the bundle will be, refused before anything is collected: that takes seconds."""
+    if not output:
+        return ""
+    from doctor.evidence.bundle_write import form_of
+
+    return form_of(output)
+
+
+def _said(path: str, form: str, count: int, *, redacted: bool) -> str:
+    place = f"the directory `{path}`" if form == "directory" else f"`{path}`"
+    words = f"wrote {count} items to {place}"
     if not redacted:
         words += "; it names this host, its users and serials: `--redact` replaces them"
     return f"{words}\n"

@@ -21,8 +21,9 @@ def show(options: argparse.Namespace) -> int:
     if options.json:
         import msgspec
 
-        encoded = msgspec.json.format(msgspec.json.encode(settings.origins), indent=2)
-        sys.stdout.buffer.write(encoded + b"\n")
+        from doctor.report.machine import printable
+
+        sys.stdout.buffer.write(printable(msgspec.json.encode(settings.origins)))
         return 0
     for one in settings.origins:
         sys.stdout.write(f"{one.name:<10} {one.value:<44} {one.origin}\n")

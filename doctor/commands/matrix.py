@@ -67,7 +67,9 @@ def _say_json(matrix: Matrix, kind: str | None, query: str, answer: Answer) -> N
         "rows": rows,
         "nearest": list(answer.near),
     }
-    _say(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    from doctor.report.machine import printable
+
+    _say(printable(msgspec.json.encode(document)).decode().rstrip("\n"))
 
 
 def _say_miss(matrix: Matrix, kind: str, query: str, answer: Answer) -> None:

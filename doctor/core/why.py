@@ -10,7 +10,7 @@ from doctor.core.goal import NAMED, Goal
 from doctor.core.notes import advice, notes
 from doctor.core.resolve import Resolution, ask
 from doctor.core.solve.costs import change_cost, costs, present
-from doctor.core.solve.explain import Relaxed, admissible, relaxed, sentence, spec_of
+from doctor.core.solve.explain import Relaxed, admissible, relaxed, runs_of, sentence, spec_of
 from doctor.core.solve.frame import ENGINES, lead
 from doctor.core.solve.model import ABSENT, OTHER, Model
 from doctor.core.solve.network import bits
@@ -67,7 +67,8 @@ def conflict(resolution: Resolution) -> tuple[Because, ...]:
     in_core = given.intersection(resolution.core)
     domains = model.network().domains(in_core if resolution.answer == "no" else given)
     ordered = sorted(resolution.core, key=lambda n: (model.links[n].kind == "relation", n))
-    return tuple(_because(model, number, domains, is_met=False) for number in ordered)
+    links = (_because(model, number, domains, is_met=False) for number in ordered)
+    return tuple(dict.fromkeys(links))
 
 
 def _given_only(resolution: Resolution) -> tuple[Because, ...]:
@@ -141,10 +142,23 @@ def components_of(resolution: Resolution) -> dict[str, str]:
         value = resolution.value(name)
         if _is_gpu(name) or name.startswith(_WISHES) or value is ABSENT or value is OTHER:
             continue
-        if unknown_release and name not in given:
+        if (unknown_release and name not in given) or (name == "cuda" and not _is_told(resolution)):
             continue
         found[name] = str(value)
     return found
+
+
+def _is_told(resolution: Resolution) -> bool:
+    """Whether something says what the stack's CUDA is: the question, or the release that it is built for."""
+    model = resolution.model
+    if any(term.component == "cuda" for term in (*model.goal.terms, *model.target.have)):
+        return True
+    return any(
+        link.relation in ("built-with-cuda", "tensorrt-cuda-variant")
+        and model.components_of(number)[-1] == "cuda"
+        and link.subject_mask >> resolution.values[model.index(link.subject)] & 1
+        for number, link in enumerate(model.links)
+    )
 
 
 def changes_of(resolution: Resolution) -> tuple[Change, ...]:
@@ -251,13 +265,16 @@ def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[
     changes = (own, *(change for change in changes_of(then) if change.component != name))
     asked = [t.text for t in model.goal.terms if t.component == name]
     gives_up_goal = any(model.links[number].kind == "goal" for number in one.dropped)
-    text = _change_text(model, own, ",".join(asked) if gives_up_goal else "")
+    words = _spoken(spec)
+    if "|" in spec and model.universe.scheme(name) != "name":
+        words = runs_of(model, name, one.mask)
+    text = _change_text(model, own, words, ",".join(asked) if gives_up_goal else "")
     return Hint(text=text, changes=changes, components=components_of(then))
 
 
-def _change_text(model: Model, change: Change, given_up: str) -> str:
+def _change_text(model: Model, change: Change, words: str, given_up: str) -> str:
     """The change in words; `given_up` is what the goal said of the component, where it has to yield."""
-    name, words = change.component, _spoken(change.spec)
+    name = change.component
     if change.after == ABSENT:
         return f"remove {name}"
     owners = model.universe.matrix.edition.owners

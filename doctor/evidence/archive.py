@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import BinaryIO, NamedTuple
 
 from doctor.errors import EvidenceError
 from doctor.timeouts import BUNDLE_MEMBER_BYTES_MAX, BUNDLE_MEMBERS_MAX, BUNDLE_UNPACKED_BYTES_MAX
 
-__all__ = ["Member", "clean_name", "not_a_bundle", "read_members", "shown"]
+__all__ = ["Member", "clean_name", "not_a_bundle", "read_members", "shown", "unknown_parents"]
 
 _BLOCK = 512
 _PIECE = 256 * 1024
 
-#: A name longer than this is no name: Linux paths end at 4096 bytes.
+#: An extension header holds a name and a few numbers.
 _HEADER_BYTES_MAX = 64 * 1024
+
+#: Linux paths end at 4096 bytes, and what is collected lies 12 directories deep at most.
+_NAME_BYTES_MAX = 4096
+_NAME_PARTS_MAX = 64
 
 #: How a pax record begins: its own length in bytes.
 _RECORD = re.compile(rb"(\d{1,6}) ")
@@ -69,8 +73,11 @@ def not_a_bundle(origin: str, reason: str) -> EvidenceError:
 def clean_name(raw: str) -> str:
     """A member's relative path without `.` and doubled slashes; empty for the root itself.
 
-    Raises `ValueError` with the reason when it is absolute, climbs, or holds a NUL.
+    Raises `ValueError` with the reason when it is absolute, climbs, holds a NUL, is longer than a path
+    can be, or lies deeper than any bundle's.
     """
+    if len(raw) > _NAME_BYTES_MAX or len(raw.encode("utf-8", "surrogatepass")) > _NAME_BYTES_MAX:
+        raise ValueError(f"its path is longer than {_NAME_BYTES_MAX} bytes")
     if raw.startswith("/"):
         raise ValueError("its path is absolute")
     if "\0" in raw:
@@ -78,7 +85,17 @@ def clean_name(raw: str) -> str:
     parts = [part for part in raw.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise ValueError("its path climbs out with `..`")
+    if len(parts) > _NAME_PARTS_MAX:
+        raise ValueError(f"its path has more than {_NAME_PARTS_MAX} parts")
     return "/".join(parts)
+
+
+def unknown_parents(name: str, known: Container[str]) -> Iterator[str]:
+    """The directories above a path, from the nearest up, until one that is known: its own are, too."""
+    end = name.rfind("/")
+    while end > 0 and (parent := name[:end]) not in known:
+        yield parent
+        end = name.rfind("/", 0, end)
 
 
 def read_members(raw: BinaryIO, origin: str) -> Iterator[Member]:
@@ -304,16 +321,22 @@ class _Tar:
 
     def _note(self, member: Member, seen: set[str], directories: set[str]) -> None:
         """Refuses a second file of the same name, and a name that is both file and directory."""
-        parts = member.name.split("/")
-        parents = {"/".join(parts[:i]) for i in range(1, len(parts))}
         if member.data is None:
-            parents.add(member.name)
+            directories.add(member.name)
         else:
             if member.name in seen:
                 raise self._bad(member.name, "it is there twice")
             seen.add(member.name)
-        directories |= parents
-        if (member.data is not None and member.name in directories) or not seen.isdisjoint(parents):
+        fresh = list(unknown_parents(member.name, directories))
+        directories.update(fresh)
+        if len(directories) > BUNDLE_MEMBERS_MAX:
+            raise EvidenceError(
+                f"`{shown(self._origin)}` has more than {BUNDLE_MEMBERS_MAX} directories: refused"
+            )
+        # A known parent was held against the files when it became known.
+        above = (member.name, *fresh) if member.data is None else fresh
+        is_both = member.data is not None and member.name in directories
+        if is_both or not seen.isdisjoint(above):
             raise self._bad(member.name, "a file and a directory share the path")
 
     def _bad(self, name: str, reason: str) -> EvidenceError:

@@ -19,7 +19,14 @@ import msgspec
 
 from doctor.core.evidence import EVIDENCE_SCHEMA, Evidence, Item, Meta
 from doctor.errors import ConfigError, EvidenceError
-from doctor.evidence.archive import Member, clean_name, not_a_bundle, read_members, shown
+from doctor.evidence.archive import (
+    Member,
+    clean_name,
+    not_a_bundle,
+    read_members,
+    shown,
+    unknown_parents,
+)
 from doctor.timeouts import (
     BUNDLE_MEMBER_BYTES_MAX,
     BUNDLE_MEMBERS_MAX,
@@ -301,10 +308,10 @@ def _hand_made(blobs: dict[str, bytes], directories: Iterable[str]) -> Evidence:
 
 def _all_directories(blobs: Mapping[str, bytes], directories: Iterable[str]) -> set[str]:
     """Directories below `files/`, whether the archive lists them or a file's path implies them."""
-    found = set(directories)
-    for name in blobs:
-        parts = name.split("/")
-        found.update("/".join(parts[:i]) for i in range(1, len(parts)))
+    found: set[str] = set()
+    for name in (*directories, *blobs):
+        found.update(unknown_parents(name, found))
+    found.update(directories)
     return {name for name in found if "/" in name and _FILES.fullmatch(name.split("/", 1)[0])}
 
 
@@ -328,7 +335,7 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def write_bundle(evidence: Evidence, path: str | os.PathLike[str]) -> None:
-    """Writes evidence to `path`: an archive when it ends in `.tar.gz`, `.tgz` or `.tar`, else a directory.
+    """Writes evidence to `path`: an archive or a directory, as `bundle_write.form_of` says.
 
     The same evidence gives the same bytes. Readable by its owner only: a bundle names hosts and
     users. An existing directory is replaced only when it is a bundle; the new one appears whole or

@@ -6,26 +6,60 @@ import calendar
 import gzip
 import io
 import os
+import re
 import shutil
 import tarfile
 import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Literal, cast
 
 import msgspec
 
 from doctor.errors import ConfigError
+from doctor.evidence.archive import shown
 
-__all__ = ["write"]
+__all__ = ["form_of", "write"]
+
+Form = Literal["tar.gz", "tar", "directory"]
+
+#: In small letters.
+_ENDINGS: dict[str, Form] = {".tar.gz": "tar.gz", ".tgz": "tar.gz", ".tar": "tar"}
+
+#: What ends like this was meant to be a file of that kind, never a directory.
+_OTHER_FILES = re.compile(
+    r"(?:\.tar)?\.(?:zip|7z|rar|gz|xz|bz2?|lzma|lz4?|zst|br|Z|txz|tbz2?|tzst|tlz|cpio|json|txt|log)\Z",
+    re.IGNORECASE,
+)
+
+_ACCEPTED = "a name ending in .tar.gz, .tgz or .tar is an archive, one with no such ending a directory"
+
+
+def form_of(place: str) -> Form:
+    """What a bundle at `place` would be, by its ending, in capitals too.
+
+    Raises `ConfigError` for stdout, a link, an archive of another kind, and one that ends in a slash.
+    """
+    plain = place.rstrip("/")
+    if place == "-":
+        raise ConfigError("`-`: a bundle is not written to stdout", hints=(_ACCEPTED,))
+    if os.path.islink(plain):
+        raise ConfigError(f"`{shown(place)}` is a link: not followed")
+    form = next((form for end, form in _ENDINGS.items() if plain.lower().endswith(end)), None)
+    other = _OTHER_FILES.search(plain)
+    if (form or other) and plain != place:
+        raise ConfigError(f"`{shown(place)}` has a file's ending and a slash behind it", hints=(_ACCEPTED,))
+    if other and form is None:
+        raise ConfigError(f"`{shown(place)}`: no bundle is written as `{other[0]}`", hints=(_ACCEPTED,))
+    return form or "directory"
 
 
 def write(place: str, parts: Mapping[str, bytes], taken_at: str) -> None:
-    """Writes the members to `place`; its suffix says as what. `OSError` when the system refuses."""
-    target = Path(place)
-    if place.endswith((".tar.gz", ".tgz", ".tar")):
-        _write_archive(target, parts, _epoch(taken_at))
+    """Writes the members to `place` as what `form_of` says. `OSError` when the system refuses."""
+    target, form = Path(place), form_of(place)
+    if form != "directory":
+        _write_archive(target, parts, _epoch(taken_at), is_packed=form == "tar.gz")
     else:
         _write_directory(target, parts)
 
@@ -38,14 +72,14 @@ def _epoch(taken_at: str) -> int:
         return 0
 
 
-def _write_archive(target: Path, parts: Mapping[str, bytes], mtime: int) -> None:
+def _write_archive(target: Path, parts: Mapping[str, bytes], mtime: int, *, is_packed: bool) -> None:
     if target.exists() and not target.is_file():
         raise ConfigError(f"`{target}` exists and is not a file: not overwritten")
     # mkstemp makes it 0600.
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as raw:
-            if target.name.endswith(".tar"):
+            if not is_packed:
                 _write_tar(raw, parts, mtime)
             else:
                 with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=mtime) as packed:
@@ -67,7 +101,7 @@ def _write_tar(out: IO[bytes], parts: Mapping[str, bytes], mtime: int) -> None:
 
 
 def _write_directory(target: Path, parts: Mapping[str, bytes]) -> None:
-    occupied = target.is_symlink() or target.exists()
+    occupied = target.exists()
     if occupied and not _may_replace(target):
         raise ConfigError(
             f"`{target}` exists and is not an evidence bundle: not overwritten",

@@ -114,22 +114,48 @@ def is_whole_boot(text: str) -> bool:
 
 
 def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
-    """(seconds, message, has a prefix of its own) of each line that matters."""
-    for line in text[-_LOG_MAX:].splitlines():
+    """(seconds, message, has a prefix of its own) of each line that matters.
+
+    The kernel prints names as they are: a program whose name holds a newline and the words of a message
+    makes a line that only its margin gives away. So in a log whose lines have prefixes, a line with a
+    deeper margin may continue a message of the driver, and never begins one.
+    """
+    lines = text[-_LOG_MAX:].splitlines()
+    margin, is_open = _margin_of(lines), False
+    for line in lines:
+        is_deeper = margin is not None and len(line) - len(line.lstrip()) > margin
         if not any(phrase in line for phrase in _RELEVANT):
+            is_open = is_open and is_deeper
             continue
-        # Where host and clock were cut off, the tag begins the line.
-        head, tag, rest = f" {line}".partition(_KERNEL_TAG)
-        has_tag = bool(tag) and len(head) < 200 and not head.lstrip().startswith("NVRM")
-        message = rest if has_tag else line
-        stamp = _STAMP.match(message)
-        seconds = float(stamp.group(1)) if stamp is not None and stamp.group(1) else None
-        if stamp is not None:
-            message = message[stamp.end() :]
-            caller = _CALLER.match(message)
-            message = message[caller.end() :] if caller is not None else message
-        if has_tag or stamp is not None or _is_bare(line):
-            yield seconds, message.rstrip()[:_TEXT_MAX], has_tag or stamp is not None
+        if is_deeper:
+            if is_open:
+                yield None, line.rstrip()[:_TEXT_MAX], False
+            continue
+        seconds, message, has_prefix = _parted(line)
+        is_open = message.startswith("NVRM:") and message[5:].lstrip().startswith(_HEADS)
+        if has_prefix or _is_bare(line):
+            yield seconds, message.rstrip()[:_TEXT_MAX], has_prefix
+
+
+def _margin_of(lines: list[str]) -> int | None:
+    """How far lines with a clock or an origin are indented; None for a log whose prefixes were cut off."""
+    with_prefix = [line for line in lines[:200] if _KERNEL_TAG in f" {line}" or _STAMP.match(line)]
+    return min((len(line) - len(line.lstrip()) for line in with_prefix), default=None)
+
+
+def _parted(line: str) -> tuple[float | None, str, bool]:
+    """Seconds since boot, message, and whether a clock or an origin stood before it."""
+    # Where host and clock were cut off, the tag begins the line.
+    head, tag, rest = f" {line}".partition(_KERNEL_TAG)
+    has_tag = bool(tag) and len(head) < 200 and not head.lstrip().startswith("NVRM")
+    message = rest if has_tag else line
+    stamp = _STAMP.match(message)
+    seconds = float(stamp.group(1)) if stamp is not None and stamp.group(1) else None
+    if stamp is not None:
+        message = message[stamp.end() :]
+        caller = _CALLER.match(message)
+        message = message[caller.end() :] if caller is not None else message
+    return seconds, message, has_tag or stamp is not None
 
 
 def _is_bare(line: str) -> bool:

@@ -6,12 +6,12 @@ import re
 
 from doctor.core.pattern import pattern
 
-__all__ = ["escape", "escape_line"]
+__all__ = ["UNSAFE", "escape", "escape_line"]
 
 # C0 without tab and newline, DEL, C1; soft hyphen and zero-width characters; bidi marks, embeddings,
 # overrides and isolates; line and paragraph separators; BOM; interlinear marks; tag characters;
 # lone surrogates.
-_UNSAFE = pattern(
+UNSAFE = pattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
@@ -22,7 +22,7 @@ def escape(text: str) -> str:
 
     Newlines stay; a tab becomes a space, a carriage return before a newline goes.
     """
-    return _UNSAFE.sub(_written, text.replace("\r\n", "\n").replace("\t", " "))
+    return UNSAFE.sub(_written, text.replace("\r\n", "\n").replace("\t", " "))
 
 
 def escape_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,8 +11,9 @@ from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
 from doctor.core.versions import SCHEMES, Version
 from doctor.errors import EvidenceError
+from doctor.report.escape import UNSAFE
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["from_json", "printable", "to_json"]
 
 CHECK_SCHEMA = "mopt.check/1"
 
@@ -19,10 +21,25 @@ CHECK_SCHEMA = "mopt.check/1"
 def to_json(value: msgspec.Struct) -> bytes:
     """The document of a value: fields in their declared order, two spaces, a final newline.
 
-    A version is its raw text. The same value gives the same bytes.
+    A version is its raw text. The same value gives the same bytes. Nothing in it steers a terminal.
     """
-    text = msgspec.json.encode(value, enc_hook=_encode, order="deterministic")
-    return msgspec.json.format(text, indent=2) + b"\n"
+    return printable(msgspec.json.encode(value, enc_hook=_encode, order="deterministic"))
+
+
+def printable(encoded: bytes) -> bytes:
+    r"""A JSON document laid out, with what steers a terminal or hides text as `\uXXXX`: the same values.
+
+    JSON lets these characters stand in strings only, so they may be replaced wherever they occur.
+    """
+    laid_out = msgspec.json.format(encoded, indent=2) + b"\n"
+    if laid_out.isascii() and b"\x7f" not in laid_out:
+        return laid_out
+    return UNSAFE.sub(_written, laid_out.decode()).encode()
+
+
+def _written(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 def from_json(data: bytes) -> CheckReport | Host:

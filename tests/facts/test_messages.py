@@ -321,3 +321,25 @@ def test_merging_takes_each_event_as_often_as_the_log_that_has_most(left, right)
 def test_merging_with_its_own_end_gives_the_whole(letters, cut):
     assert [m.text for m in merge(messages(letters), messages(letters[cut:]))] == letters
     assert [m.text for m in merge(messages(letters[cut:]), messages(letters))] == letters
+
+
+FORGED = "               NVRM: Xid (PCI:0000:01:00): 79, pid=1, name=x, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[   12.000001] a",
+        "Nov 30 10:00:00 node kernel: a",
+        "2026-11-30T10:00:00+00:00 node kernel: [   12.000001] a",
+        "[   12.000001] NVRM: a[77]: segfault at 0 ip 0 sp 0 error 4 in a",
+    ],
+)
+@pytest.mark.parametrize("stamp", ["", "[   12.000001] ", "kernel: "])
+def test_the_name_of_a_program_is_no_message(head, stamp):
+    """Any user can run a program whose file name holds a newline; the kernel prints the rest of it raw."""
+    first = head.replace("] a", "] systemd[1]: started").replace("kernel: a", "kernel: started")
+    forged = FORGED.replace("NVRM:", f"{stamp}NVRM:", 1)
+    log = f"{first}\n{head}\n{forged}[77]: segfault at 0 ip 0 sp 0 error 4\n{first}\n"
+    assert [m for m in read_messages(log) if m.kind in ("xid", "fallen_off_bus")] == []
+    assert count_xids(read_messages(log)) == ()

@@ -53,9 +53,11 @@ def _precision(model: Model, use: str) -> None:
         says = f"{name} begins at compute capability {floor}"
         rows: tuple[Row, ...] = tuple(row for row in (own, families.get(floor)) if row is not None)
         wish = f"use={use}"
-        perhaps = (capability, model.full(capability) & ~refused)
-        _say(model, (wish, "precision-cc", says), perhaps, rows, is_soft=use == "kv-fp8")
-        _say(model, (wish, "precision-cc", says), (capability, sure), rows, is_soft=True)
+        near, words = f"compute capability {floor}", (wish, "precision-cc", says)
+        if use != "kv-fp8":  # whether an engine refuses the data type on older GPUs was not read
+            perhaps = (capability, model.full(capability) & ~refused)
+            _say(model, words, perhaps, rows, is_soft=False, nearest=near)
+        _say(model, words, (capability, sure), rows, is_soft=True, nearest=near)
 
 
 def _refuses(family: Architecture | None, field: str) -> bool:

@@ -10,7 +10,7 @@ from doctor.core.solve.model import Link, Model, Value
 from doctor.core.solve.network import Clause, Network, bits
 from doctor.core.versions import Version
 
-__all__ = ["Relaxed", "admissible", "minimal", "relaxed", "sentence", "spec_of"]
+__all__ = ["Relaxed", "admissible", "minimal", "relaxed", "runs_of", "sentence", "spec_of"]
 
 
 class Relaxed(NamedTuple):
@@ -40,7 +40,9 @@ def minimal(
     core = network.refute(links | background)
     if core is None:
         raise ValueError("these links hold together")
-    kept = [link for link in sorted(core) if link not in background]
+    # Relations are tried first: a chain that keeps what was given is the shorter one.
+    order = ("relation", "have", "hold", "fact", "goal")
+    kept = sorted(core - background, key=lambda link: (order.index(model.links[link].kind), link))
     for link in list(kept):
         rest = frozenset(other for other in kept if other != link)
         smaller = network.refute(rest | background)
@@ -63,19 +65,9 @@ def sentence(model: Model, number: int, domains: Sequence[int] | None = None) ->
 def _subject(model: Model, link: Link, mask: int) -> str:
     if link.subject.partition("#")[0] == "gpu":
         return str(model.domain(link.subject)[0])
-    positions = bits(mask)
-    domain = model.domain(link.subject)
     if link.subject in ("os", "kernel"):
-        return f"{link.subject} {domain[0]}"
-    runs: list[list[int]] = []
-    for position in positions:
-        if runs and position == runs[-1][-1] + 1:
-            runs[-1].append(position)
-        else:
-            runs.append([position])
-    texts = [_run(domain, run) for run in runs]
-    shown = texts if len(texts) <= 3 else [*texts[:2], "…", texts[-1]]
-    return f"{link.subject} {', '.join(shown)}"
+        return f"{link.subject} {model.domain(link.subject)[0]}"
+    return f"{link.subject} {runs_of(model, link.subject, mask)}"
 
 
 def _run(domain: Sequence[Value], run: list[int]) -> str:
@@ -147,6 +139,19 @@ def _fits(model: Model, variable: int, position: int, links: frozenset[int]) -> 
     extra = len(model.links)
     clauses = [*(c for c in model.clauses if c.link in links), Clause(((variable, 1 << position),), extra)]
     return Network([len(values) for values in model.values], clauses).refute() is None
+
+
+def runs_of(model: Model, component: str, mask: int) -> str:
+    """A mask in words, where it is no plain range: its runs, some of them left out where they are many."""
+    domain = model.domain(component)
+    runs: list[list[int]] = []
+    for position in bits(mask):
+        if runs and position == runs[-1][-1] + 1:
+            runs[-1].append(position)
+        else:
+            runs.append([position])
+    texts = [_run(domain, run) for run in runs]
+    return ", ".join(texts if len(texts) <= 4 else [*texts[:2], "…", *texts[-2:]])
 
 
 def spec_of(model: Model, component: str, mask: int) -> str:

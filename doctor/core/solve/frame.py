@@ -172,7 +172,8 @@ def _active(model: Model) -> tuple[str, ...]:
         for component in _asked_by(model, queue.pop(), found):
             found[component] = None
             queue.append(component)
-    if lead(target, goal) and "cuda" not in found:
+    rows = model.universe.releases(lead(target, goal))
+    if any(row.cuda or row.cuda_variants for row in rows):
         found["cuda"] = None
     if "cuda" in found and "driver" in found and takes_compat(model):
         found["cuda-compat"] = None
@@ -243,19 +244,23 @@ def _values(model: Model, component: str, mode: Mode) -> list[Value]:
         known.update(_beyond(model, term, known))
     known.update(_pinned(universe, component))
     if component == "cuda":
-        # What a release was built with exists, toolkit row or not.
-        built = (row.cuda for row in universe.releases(lead(target, model.goal)) if row.cuda is not None)
-        minors = {minor_of(version) for version in known}
-        known.update(
-            version for version in built if len(version.parts) > 1 and minor_of(version) not in minors
-        )
+        known.update(_cudas(model, known))
     scheme_is_name = universe.scheme(component) == "name"
-    values: list[Value] = [*sorted(known, key=lambda version: version.raw if scheme_is_name else version.key)]
+    values: list[Value] = [*sorted(known, key=lambda v: v.raw if scheme_is_name else v.key)]
     named = any(term.component == component for term in model.goal.terms)
-    is_needed = (mode == "pick" and named) or (component, model.delivery) == ("container-toolkit", "container")
+    # What is there is not taken away, and what a question names is supposed to be there.
+    is_needed = named or bool(present) or (component, model.delivery) == ("container-toolkit", "container")
     if component in _OPTIONAL and not is_needed:
         values.insert(0, ABSENT)
     return values
+
+
+def _cudas(model: Model, known: Iterable[Version]) -> list[Version]:
+    """What releases were built with exists, toolkit row or not."""
+    minors = {minor_of(version) for version in known}
+    rows = model.universe.releases(lead(model.target, model.goal))
+    built = [row.cuda for row in rows if row.cuda is not None and len(row.cuda.parts) > 1]
+    return [version for version in built if minor_of(version) not in minors]
 
 
 def _parsed(universe: Universe, component: str, raw: str) -> Version:
@@ -386,9 +391,8 @@ def _is_known(model: Model, component: str, value: Version) -> bool:
     if value in universe.known(component) or universe.scheme(component) == "name":
         return True
     if component in _OF_DRIVER:
-        branch = universe.branches.get(value.key[0])
-        newest = branch.latest_known if branch else None
-        return newest is not None and value <= newest
+        # A release that is installed was released; its branch says what there is to know of it.
+        return value.raw == model.target.version(component) and value.key[0] in universe.branches
     if component in ("cuda", "cuda-toolkit"):
         return any(minor_of(value) == minor_of(other) for other in universe.known(component))
     return component not in ("container-toolkit", "dcgm")

@@ -105,8 +105,20 @@ class Universe:
         """Releases, after the lines that came before the first of them: `8.6` of TensorRT."""
         rows = tuple(row.version for row in self.releases(component))
         lines = [row.versions for row in self.matrix.edition.hardware if row.component == component]
-        first = (bound for line in lines for bound in self.set_of(component, line).bounds[:1])
-        return (*ascending(line for line in first if rows and line < rows[0]), *rows)
+        sets = [self.set_of(component, line) for line in lines]
+        before = [wanted for wanted in sets if not any(row in wanted for row in rows)]
+        first = (bound for wanted in before for bound in wanted.bounds[:1])
+        return (
+            *ascending(line for line in first if rows and line < rows[0]),
+            *(rows or self._bounds(component)),
+        )
+
+    def _bounds(self, component: str) -> tuple[Version, ...]:
+        """Of a component without rows: the versions that relations begin at."""
+        specs = [
+            row.requires[component] for row in self.matrix.edition.relations if component in row.requires
+        ]
+        return ascending(bound for spec in specs for bound in self.set_of(component, spec).bounds)
 
     def _pythons(self) -> tuple[Version, ...]:
         """Every minor that a wheel was compiled for or a system brings."""
