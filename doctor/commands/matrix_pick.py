@@ -6,22 +6,15 @@ import argparse
 
 from doctor.commands.ask import goal_of, target_of_options, unsaid
 from doctor.commands.output import write_answer
+from doctor.core.chain import also_of, changes_of, components_of, conflict, keeps_of, reasons
 from doctor.core.goal import Goal, Policy
+from doctor.core.hints import find_hints
 from doctor.core.notes import advice, notes
 from doctor.core.resolve import Resolution, ask, judge_model, more
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import OtherStack, StackReport
 from doctor.core.target import Target
-from doctor.core.why import (
-    also_of,
-    changes_of,
-    components_of,
-    conflict,
-    find_hints,
-    keeps_of,
-    nearest,
-    reasons,
-)
+from doctor.core.why import nearest
 from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
 

@@ -54,6 +54,8 @@ _GENERAL = frozenset(
 )
 
 
+#: Shared by every cause of a module that is not loaded: worth asking further, and no sign of any one.
+_SHARED = frozenset(("not module_loaded", "not module_on_disk"))
 #: Places that speak for themselves: nothing is put in doubt where no witness looked for them.
 _NOT_ASSUMED = frozenset(("in_container", "jetson"))
 
@@ -64,8 +66,8 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     row: CauseRow
     holds: bool | None
     because: tuple[str, ...] = ()
-    has_sign: bool = False
-    """Whether a claim of its own holds, and not only such as hold on many hosts."""
+    sign: int = 0
+    """2 when a claim of its own holds, 1 when one that it shares with its like does, else 0."""
     untold: tuple[str, ...] = ()
     """Claims nobody could settle, of those that make it and of those that would rule it out."""
     doubts: tuple[str, ...] = ()
@@ -107,10 +109,14 @@ def ruling(row: CauseRow, claims: _Ledger) -> Ruling:
         row=row,
         holds=None if untold else True,
         because=because,
-        has_sign=any(a.holds and name not in _GENERAL for name, a in answers.items()),
+        sign=max((_weight(name) for name, a in answers.items() if a.holds), default=0),
         untold=untold,
         doubts=doubts,
     )
+
+
+def _weight(claim: str) -> int:
+    return 0 if claim in _GENERAL else 1 if claim in _SHARED else 2
 
 
 def name_causes(case: Case, findings: Sequence[Finding]) -> tuple[tuple[Cause, ...], tuple[Cause, ...]]:
@@ -195,10 +201,14 @@ _CANDIDATES_MAX = 4
 
 
 def _unknown(left: dict[str, Finding], rulings: Sequence[Ruling]) -> Cause:
-    """What no certain cause explains, with the causes that would fit and what would decide."""
-    fitting = [r for r in rulings if r.holds is None and r.has_sign and not r.row.refines]
+    """What no certain cause explains, with the causes that would fit and what would decide.
+
+    One without a sign of its own is no candidate; what would decide it is asked where nothing has one.
+    """
+    fitting = [r for r in rulings if r.holds is None and r.sign and not r.row.refines]
     ranked = sorted(fitting, key=lambda r: (-len(_explained(r.row, left)), len(r.untold), _layer(r.row)))
-    candidates = [r for r in ranked if _explained(r.row, left)][:_CANDIDATES_MAX]
+    possible = [r for r in ranked if _explained(r.row, left)]
+    candidates = [r for r in possible if r.sign > 1][:_CANDIDATES_MAX]
     reasons = [reason for f in left.values() if f.status == "unknown" for reason in f.why]
     return Cause(
         id="unknown",
@@ -207,7 +217,7 @@ def _unknown(left: dict[str, Finding], rulings: Sequence[Ruling]) -> Cause:
         is_certain=False,
         tied_with=tuple(r.row.id for r in candidates),
         because=tuple(dict.fromkeys(b for r in candidates for b in r.because)),
-        deciding_facts=tuple(dict.fromkeys([*_deciding(candidates), *reasons])),
+        deciding_facts=tuple(dict.fromkeys([*_deciding(candidates or possible[:_CANDIDATES_MAX]), *reasons])),
     )
 
 

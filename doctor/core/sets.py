@@ -123,8 +123,9 @@ def _pep440(operator: str, one: Any, other: Any) -> bool:
     """PEP 440's fine print: local labels, and what `>` leaves out of a bound's own release."""
     if other.local is None and one.local is not None:
         one = _public(one)
-    if operator == ">" and one.is_postrelease and not other.is_postrelease and _base(one) == _base(other):
-        return False
+    if operator == ">" and one.is_postrelease and not (other.is_postrelease or other.is_devrelease):
+        # `>V` takes no post-release of V itself.
+        return bool(one > other) and (_base(one), one.pre) != (_base(other), other.pre)
     return _compares(operator, one, other)
 
 

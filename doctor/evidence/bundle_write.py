@@ -44,7 +44,7 @@ def form_of(place: str) -> Form:
     plain = place.rstrip("/")
     if place == "-":
         raise ConfigError("`-`: a bundle is not written to stdout", hints=(_ACCEPTED,))
-    if os.path.islink(plain):
+    if Path(plain).is_symlink():
         raise ConfigError(f"`{shown(place)}` is a link: not followed")
     form = next((form for end, form in _ENDINGS.items() if plain.lower().endswith(end)), None)
     other = _OTHER_FILES.search(plain)

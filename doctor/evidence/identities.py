@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from doctor.core.evidence import Evidence, Item
+from doctor.evidence.places import pointed_out
 
 __all__ = [
     "ASSIGNED_SECRET",
@@ -23,7 +24,6 @@ __all__ = [
     "MACHINE_ID",
     "MAC_IN_NAME",
     "NO_SERIAL",
-    "PROCESS",
     "SCOPE_HOME",
     "SECRET_NAME",
     "SERIAL",
@@ -58,6 +58,7 @@ COMMON = frozenset(
     linux kernel driver module gpu cuda nccl cudnn vllm tensorrt torch python python3 docker
     containerd lxc vm host node server build test work data dev lib lib64 opt usr var home local
     x86_64 aarch64 generic open none true false yes
+    venv container conda miniconda3 anaconda3 envs bin tmp cache models datasets scratch projects
     serial process domain redacted example com uuid host-1
     """,
     )
@@ -116,14 +117,14 @@ ASSIGNED_SECRET = re.compile(
     r"(?P<head>(?i:\b[\w.-]{0,40}(?:token|secret|passwd|password|passphrase|api_?key|access_?key|credential)"
     r"\w{0,20}[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bbearer\s))(?P<value>[^\s\"',;&]{6,})"
 )
-HOME = re.compile(r"(?P<head>/(?:home|Users)/)(?P<user>[^\s/\"'<>:;,)]+)")
+HOME = re.compile(r"(?P<head>/(?:home|[Uu]sers|scratch(?!/(?:users|home)/))/)(?P<user>[^\s/\"'<>:;,)]+)")
 #: A home directory in the name of a scope's bytes, where slashes became `_`: the rest may be a user's name.
-SCOPE_HOME = re.compile(r"(?P<head>@venv:_(?:home|Users)_)(?P<user>[^/@]+?)(?=@|/|\.err\Z|\.json\Z|\Z)")
+SCOPE_HOME = re.compile(
+    r"(?P<head>@venv:_(?:[A-Za-z0-9]{1,20}_){0,2}?(?:home|[Uu]sers|scratch)_)"
+    r"(?P<user>[^/@]+?)(?=@|/|\.err\Z|\.json\Z|\Z)"
+)
 BUILDER = re.compile(r"\((?P<user>[A-Za-z0-9._+-]+)@(?P<host>[A-Za-z0-9._-]*)\)")
 LOGIN = re.compile(r"(?P<head>Requested-By: |\bacct=\"|\buser=)(?P<user>[A-Za-z0-9._-]+)")
-PROCESS = re.compile(
-    r"(?P<head>\bpid='?\d+'?, name=|<process_name>|\"process_name\":\s?\")(?P<name>[^\n,<\"]+)"
-)
 SERIAL = re.compile(
     r"(?P<head><\w{0,40}(?:serial|guid|host_id|pdi)\w{0,40}>"
     r"|\"\w{0,40}(?:serial|guid|host_id|pdi)\w{0,40}\":\s?\"?"
@@ -181,6 +182,12 @@ def of_text(key: str, text: str) -> Iterator[tuple[str, str]]:
     for pattern in (HOME, LOGIN):
         yield from (("user", match["user"]) for match in pattern.finditer(text))
     serials = [match["value"] for match in SERIAL.finditer(text)]
+    if not AUTHORED.match(key):
+        for kind, value in pointed_out(text):
+            if kind == "serial":
+                serials.append(value)
+            elif value.lower() not in COMMON and not (kind == "domain" and is_public(value)):
+                yield from _host(value) if kind == "host" else ((kind, value),)
     if DMI_IDENTITY.search(key):
         serials += text.split()
     for value in serials:

@@ -21,7 +21,7 @@ _PUBLIC_UUIDS = {
 }
 
 _OURS = re.compile(
-    r"(?:host|user|group|serial|process|domain)-\d{1,6}|redacted"
+    r"(?:host|user|group|serial|process|domain|veth|cali|lxc|tap|br)-\d{1,6}|redacted"
     r"|999000\d{7}|00000000-0000-0000-0000-\d{12}"
     r"|00:00:5[eE]:00:53:[0-9a-fA-F]{2}|02:00:5[eE](?::[0-9a-fA-F]{2}){3}"
 )
@@ -29,6 +29,15 @@ _IN_TEXT = re.compile(
     rf"(?<![0-9A-Za-z-])(?:{_OURS.pattern}|(?:192\.0\.2|198\.51\.100|203\.0\.113|198\.1[89]\.\d{{1,3}})\.\d{{1,3}}"
     r"|2001:db8:[0-9a-f:]{1,32})(?![0-9A-Za-z])"
 )
+
+#: The same behind another word (`pod…`, `docker-…`) or with other separators: group 1 a MAC, 2 a UUID.
+_RESHAPED = re.compile(
+    r"(?<=-)((?:00-00-5e-00-53|02-00-5e-[0-9a-f]{2}-[0-9a-f]{2})-[0-9a-f]{2})(?![0-9a-z-])"
+    r"|(00000000[-_]0000[-_]0000[-_]0000[-_]\d{12})|(?<![0-9A-Za-z])0{56}\d{8}(?![0-9A-Za-z])"
+)
+
+#: The name authority that RFC 3720 uses in its examples.
+_EXAMPLE_AUTHORITY = "2001-04.com.example:"
 
 _V4_RANGES = tuple(
     ipaddress.ip_network(n) for n in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")
@@ -45,6 +54,9 @@ class Pseudonyms:
         self._taken: set[str] = set()
         for text in texts:
             self._taken.update(_IN_TEXT.findall(text))
+            for match in _RESHAPED.finditer(text):
+                mac, uuid = match.groups()
+                self._taken.add(mac.replace("-", ":") if mac else (uuid or match[0]).replace("_", "-"))
 
     def name(self, kind: str, value: str) -> str:
         """`host-1`, `user-2`, `serial-1`, …; case tells users apart, not hosts."""
@@ -69,6 +81,18 @@ class Pseudonyms:
         if _OURS.fullmatch(low) or low in ("00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"):
             return value
         return self._new("mac", low, _mac)
+
+    def container(self, value: str) -> str:
+        """64 digits for the 64 of a container's id."""
+        if re.fullmatch(r"0{56}\d{8}", value):
+            return value
+        return self._new("container", value, lambda n: f"{n:064d}")
+
+    def initiator(self, value: str) -> str:
+        """The rest of an iSCSI or NVMe name: `2001-04.com.example:serial-1`."""
+        if value.startswith(_EXAMPLE_AUTHORITY):
+            return value
+        return _EXAMPLE_AUTHORITY + self.name("serial", value)
 
     def address(self, text: str) -> str:
         """The stand-in of an IP address; loopback, masks and what is no address stay as they are."""

@@ -34,7 +34,6 @@ from doctor.evidence.identities import (
     MAC_IN_NAME,
     MACHINE_ID,
     NO_SERIAL,
-    PROCESS,
     SCOPE_HOME,
     SECRET_NAME,
     SERIAL,
@@ -55,6 +54,7 @@ from doctor.evidence.identities import (
     stack_words,
     texts,
 )
+from doctor.evidence.places import CONTAINER, IN_PLACE, LOGIN_AT, POD_UUID, PROCESS, WELL_KNOWN, Place
 from doctor.evidence.pseudonyms import Pseudonyms
 
 __all__ = ["redact"]
@@ -154,7 +154,9 @@ class _Redaction:
 
     def _path(self, text: str) -> str:
         """A key, or a path inside the bundle: only what paths hold."""
-        return self._literal(UUID.sub(self._uuid, HOME.sub(self._home, SCOPE_HOME.sub(self._home, text))))
+        text = HOME.sub(self._home, SCOPE_HOME.sub(self._home, text))
+        text = CONTAINER.sub(self._container, POD_UUID.sub(self._pod, UUID.sub(self._uuid, text)))
+        return self._literal(text)
 
     def _scope(self, scope: str) -> str:
         """As a path, with the `@` that a scope has in the names of its bytes."""
@@ -196,14 +198,20 @@ class _Redaction:
         yield TOKEN, lambda _: "redacted"
         yield ASSIGNED_SECRET, lambda m: m["head"] + "redacted"
         if not AUTHORED.match(key):
+            for place in IN_PLACE:
+                yield place.pattern, self._placed(place)
             yield URL, self._url
             yield EMAIL, self._email
+            yield LOGIN_AT, self._login_at
         yield BUILDER, self._builder
         yield HOME, self._home
         yield LOGIN, lambda m: m["head"] + self._names.name("user", m["user"])
-        yield PROCESS, self._process
+        for place in PROCESS:
+            yield place.pattern, self._placed(place)
         yield SERIAL, self._serial
         yield UUID, self._uuid
+        yield POD_UUID, self._pod
+        yield CONTAINER, self._container
         yield MACHINE_ID, lambda m: self._names.name("serial", m[0])
         yield MAC, lambda m: self._names.mac(m[0])
         yield MAC_IN_NAME, lambda m: self._names.mac(":".join(re.findall("..", m[0]))).replace(":", "")
@@ -250,9 +258,38 @@ class _Redaction:
     def _home(self, match: re.Match[str]) -> str:
         return match["head"] + self._names.name("user", match["user"])
 
-    def _process(self, match: re.Match[str]) -> str:
-        name = match["name"]
-        return match[0] if name.startswith("<") else match["head"] + self._names.name("process", name)
+    def _placed(self, place: Place) -> Callable[[re.Match[str]], str]:
+        return lambda m: m["head"] + self._stand_in(place.kind, m["value"])
+
+    def _stand_in(self, kind: str, value: str) -> str:
+        """What stands for a value that its place says to be of this kind."""
+        if kind == "serial":
+            return value if UUID.fullmatch(value) else self._id(value)
+        if kind == "mac":
+            return self._names.mac(value).replace(":", value[2])
+        if kind == "name":
+            return self._names.initiator(value)
+        if kind == "interface":
+            prefix = next(p for p in ("veth", "cali", "lxc", "tap", "br") if value.startswith(p))
+            return self._names.name(prefix, value)
+        if kind == "process":
+            return value if WELL_KNOWN.fullmatch(value) else self._names.name(kind, value)
+        if value.lower() in COMMON or value.isdigit() or (kind in ("fqdn", "domain") and is_public(value)):
+            return value
+        if kind == "person" and not COMMON.isdisjoint(value.lower().split()):
+            return value
+        return self._named({"fqdn": "host", "person": "user"}.get(kind, kind), value)
+
+    def _login_at(self, match: re.Match[str]) -> str:
+        user, host = match["user"], match["host"]
+        return f"{self._stand_in('user', user)}@{host and self._stand_in('host', host)}"
+
+    def _pod(self, match: re.Match[str]) -> str:
+        mark = match[1]
+        return self._names.uuid(match[0].replace(mark, "-")).replace("-", mark)
+
+    def _container(self, match: re.Match[str]) -> str:
+        return self._names.container(match[0])
 
     def _serial(self, match: re.Match[str]) -> str:
         value = match["value"]

@@ -531,7 +531,8 @@ def test_an_open_verdict_says_what_is_missing() -> None:
 
 
 def test_candidates_are_few_and_their_claims_hold_in_part() -> None:
-    host = without(UNLOADED, ["kernel.logs", "kernel.installed", "kernel.dkms", "kernel.module_options"])
+    host = without(UNLOADED, ["kernel.logs", "kernel.installed", "kernel.module_options"])
+    host = put(host, "kernel.dkms", (dkms_build(state="failed", failure=API),))
     cause = one(host)
     assert cause.id == "unknown"
     assert 1 <= len(cause.tied_with) <= 4
@@ -669,6 +670,12 @@ def test_a_driver_container_is_named_instead_of_missing_libraries() -> None:
 def test_missing_libraries_are_in_doubt_where_nobody_looked_for_a_driver_container() -> None:
     cause = one(without(PAIRS["driver.userspace_missing"].sick, ["driver.container_root"]))
     assert (cause.id, cause.is_certain) == ("driver.userspace_missing", False)
+
+
+def test_a_module_that_is_not_loaded_is_no_sign_of_one_cause_and_worth_asking_further() -> None:
+    host = without(UNLOADED, ["kernel.logs", "kernel.installed", "kernel.dkms", "kernel.module_options"])
+    assert (one(host).id, one(host).tied_with) == ("unknown", ())
+    assert any("find /lib/modules" in fact for fact in one(host).deciding_facts)
 
 
 def test_a_state_that_many_hosts_share_is_no_sign_of_a_cause() -> None:

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from doctor.core.chain import changes_of, components_of, conflict
 from doctor.core.goal import Goal, Term, parse_goal
+from doctor.core.hints import find_hints
 from doctor.core.matrix import Matrix
 from doctor.core.resolve import Resolution, ask, more, pose
 from doctor.core.solve.network import Clause, Network
 from doctor.core.solve.universe import Universe
 from doctor.core.target import Target, make_target
-from doctor.core.why import changes_of, components_of, conflict, find_hints
 from doctor.edition.load import load_matrix
 from tests.core.naive import Machine, complaints, inside
 

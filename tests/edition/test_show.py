@@ -13,6 +13,8 @@ from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
+#: Its name and date change with every change of the matrix.
+EDITION = load_matrix().edition
 
 
 @pytest.fixture
@@ -92,17 +94,17 @@ def test_a_list_is_a_line_a_row(show):
 @pytest.mark.parametrize(
     ("kind", "query", "said"),
     [
-        ("vllm", "0.34.0", "vllm `0.34.0`: not in matrix 2026.11: newer than its newest\nnearest: 0.33.0\n"),
-        ("vllm", "0.32.7", "vllm `0.32.7`: not in matrix 2026.11\nnearest: 0.32.0, 0.33.0\n"),
-        ("vllm", "latest", "vllm `latest`: not in matrix 2026.11\nnearest: 0.31.0, 0.32.0, 0.33.0\n"),
-        ("container-toolkit", "1.19.9", "container-toolkit `1.19.9`: not in matrix 2026.11\nnearest: 1.19.1, 1.20.0\n"),
-        ("kernel", "7.1.3", "kernel `7.1.3`: not in matrix 2026.11\nnearest: 7.0, 7.2\n"),
-        ("kernel", "8.0", "kernel `8.0`: not in matrix 2026.11: newer than its newest\nnearest: 7.2\n"),
-        ("os", "ubuntu-24.10", "os `ubuntu-24.10`: not in matrix 2026.11\nnearest: ubuntu-24.04, "),
-        ("flag", "--swap-spcae", "flag `--swap-spcae`: not in matrix 2026.11\nnearest: --swap-space"),
+        ("vllm", "0.34.0", f"vllm `0.34.0`: not in matrix {EDITION.name}: newer than its newest\nnearest: 0.33.0\n"),
+        ("vllm", "0.32.7", f"vllm `0.32.7`: not in matrix {EDITION.name}\nnearest: 0.32.0, 0.33.0\n"),
+        ("vllm", "latest", f"vllm `latest`: not in matrix {EDITION.name}\nnearest: 0.31.0, 0.32.0, 0.33.0\n"),
+        ("container-toolkit", "1.19.9", f"container-toolkit `1.19.9`: not in matrix {EDITION.name}\nnearest: 1.19.1, 1.20.0\n"),
+        ("kernel", "7.1.3", f"kernel `7.1.3`: not in matrix {EDITION.name}\nnearest: 7.0, 7.2\n"),
+        ("kernel", "8.0", f"kernel `8.0`: not in matrix {EDITION.name}: newer than its newest\nnearest: 7.2\n"),
+        ("os", "ubuntu-24.10", f"os `ubuntu-24.10`: not in matrix {EDITION.name}\nnearest: ubuntu-24.04, "),
+        ("flag", "--swap-spcae", f"flag `--swap-spcae`: not in matrix {EDITION.name}\nnearest: --swap-space"),
         ("metric", "vllm:kv_cache_usage", ""),
-        ("floor", "RTX 9090", "floor `RTX 9090`: not in matrix 2026.11\n"),
-        ("docker", "27.3.1", "docker `27.3.1`: not in matrix 2026.11\n"),
+        ("floor", "RTX 9090", f"floor `RTX 9090`: not in matrix {EDITION.name}\n"),
+        ("docker", "27.3.1", f"docker `27.3.1`: not in matrix {EDITION.name}\n"),
     ],
 )  # fmt: skip
 def test_missed(show, kind, query, said):

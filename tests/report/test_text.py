@@ -161,7 +161,7 @@ def test_equal_findings_stand_in_one_line_and_different_ones_do_not():
     text = render_check(msgspec.structs.replace(values.NO_GPU, findings=found))
     assert "gpu.ecc: no errors (gpu 0, gpu 1)\n           found    3 rows" in text
     assert "gpu.ecc: no errors (gpu 2)\n           found    4 rows" in text
-    assert "3 checks: 3 fail" in text
+    assert "3 findings: 3 fail" in text
 
 
 NASTY = {

@@ -195,7 +195,9 @@ def nvml(case: Case) -> Iterator[Outcome]:
         yield unknown(f"{len(answered.gpus)} GPU(s) came in time", wanted=wanted, why=answered.device_errors)
     elif is_table(case, answered):
         yield passed(f"nvidia-smi answers, driver {answered.driver_version or 'unnamed'}", wanted=wanted)
-    elif not answered.gpus and not answered.device_errors:
+    elif not answered.gpus and answered.device_errors:
+        yield unknown("it starts, and stopped at an error", wanted=wanted, why=answered.device_errors)
+    elif not answered.gpus:
         yield failed("it lists no GPU", wanted=wanted)
     else:
         yield passed(

@@ -26,8 +26,6 @@ def short(component: str) -> str:
 
 def relate_packages(model: Model) -> None:
     """All relations of the package releases in the model."""
-    _hardware(model)
-    _uncovered(model)
     for component in model.names:
         if not model.universe.releases(component):
             continue
@@ -38,6 +36,8 @@ def relate_packages(model: Model) -> None:
         _compiled(model, component)
         _variants(model, component)
     _rowless(model)
+    _hardware(model)
+    _uncovered(model)
     _cuda_floor(model)
 
 

@@ -68,7 +68,7 @@ def frame(universe: Universe, target: Target, goal: Goal, *, mode: Mode, deliver
     active = _active(model)
     for component in active:
         if component not in model:
-            model.add_variable(component, _values(model, component, mode))
+            model.add_variable(component, _values(model, component))
     _give(model, active, mode)
     return model
 
@@ -233,7 +233,7 @@ def _has_values(model: Model, name: str) -> bool:
     return bool(model.universe.known(name)) and not (name == "python" and model.delivery == "container")
 
 
-def _values(model: Model, component: str, mode: Mode) -> list[Value]:
+def _values(model: Model, component: str) -> list[Value]:
     """The values of a component: what rows know, what is there, and what others pin it to."""
     universe, target = model.universe, model.target
     known: set[Version] = set(universe.known(component))

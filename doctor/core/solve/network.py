@@ -92,8 +92,8 @@ class Network:
     ) -> int | None:
         """Narrow the domains until nothing moves. The number of the clause that fails, else None."""
         clauses, watch = self._clauses, self._watch
-        while queue:
-            index = queue.pop()
+        # First come, first served: the givens, which were said first, are what a proof then rests on.
+        for index in queue:
             if allowed is not None and index not in allowed:
                 continue
             unit, keep = -1, 0
@@ -108,7 +108,7 @@ class Network:
                     return index
                 trail.append((unit, domains[unit] & ~keep, index))
                 domains[unit] = keep
-                queue.extend(watch[unit])
+                queue.extend(watch[unit])  # the loop goes on over what is added
         return None
 
     def _explain(self, failed: int, trail: list[tuple[int, int, int]], start: int) -> _Failure:

@@ -190,3 +190,8 @@ def test_cards_on_one_bus_of_a_virtual_machine_are_cards() -> None:
     host = reports(host, gpus=tuple(nvml_gpu(n, a) for n, a in enumerate(slots)))
     assert {d.address for d in host.gpus_on_bus} == set(slots)
     assert answer(host).verdict == "ready"
+
+
+def test_a_witness_that_stopped_at_an_error_and_lists_nothing_has_not_answered() -> None:
+    host = stopped(f"Unable to determine the device handle for GPU1: {SECOND}: Unknown Error")
+    expect(host, "driver.nvml", "unknown", "", "stopped at an error", why=SECOND)
