@@ -30,6 +30,7 @@ __all__ = [
     "STRUCTURE",
     "TOKEN",
     "UNAME",
+    "UNIT",
     "URL",
     "USER_NAME",
     "UUID",
@@ -98,6 +99,8 @@ MAC_IN_NAME = re.compile(r"(?<=\benx)[0-9a-f]{12}\b")
 EMAIL = re.compile(
     r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b"
 )
+#: `user@1000.service` has the form of an address of mail and is none.
+UNIT = re.compile(r"\.(?:service|slice|scope|socket|mount|automount|target|path|timer|device|swap)\Z")
 V4 = re.compile(
     r"(?<![\w.+~-])(?P<v4>(?:\d{1,3}\.){3}\d{1,3})(?![\w+~-]|\.\d)"
     r"|(?<=[a-z]-)(?P<dashed>\d{1,3}(?:-\d{1,3}){3})(?![\w-])"

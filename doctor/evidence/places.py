@@ -111,7 +111,7 @@ POD_UUID = re.compile(
 #: scope (`nvml@venv:…`) or node of a device tree (`serial@fe201000`).
 LOGIN_AT = re.compile(
     r"(?<![\w.@+/%-])(?!systemd-|getty@|serial-getty@|modprobe@|user@)(?P<user>[A-Za-z_][\w.-]{0,31})@"
-    r"(?!(?:plt|gotpcrel|container|venv|(?:if|eth|bond|ib|en[sop])\d\w*|[0-9a-f]*\d[0-9a-f]*)(?![\w-]))"
+    r"(?!(?:plt|gotpcrel|container|venv|(?:if|eth|bond|ib|en[sop])\d\w*|[0-9a-f]*\d[0-9a-f]*)(?![\w.-]))"
     r"(?P<host>[A-Za-z][A-Za-z0-9-]{0,62}(?![\w.@\\-])|(?=\d{1,3}(?:\.\d{1,3}){3}(?![\w.])))",
     re.IGNORECASE,
 )

@@ -39,6 +39,7 @@ from doctor.evidence.identities import (
     SERIAL,
     TOKEN,
     UNAME,
+    UNIT,
     URL,
     USER_NAME,
     UUID,
@@ -238,7 +239,7 @@ class _Redaction:
 
     def _email(self, match: re.Match[str]) -> str:
         user, _, domain = match[0].rpartition("@")
-        if domain.lower() == "example.com" or is_public(domain):
+        if domain.lower() == "example.com" or is_public(domain) or UNIT.search(domain):
             return match[0]
         return f"{self._names.name('user', user)}@example.com"
 

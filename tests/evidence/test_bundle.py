@@ -7,6 +7,7 @@ import socket
 import stat
 import tarfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from doctor.core.evidence import Evidence, Item, Meta
 from doctor.errors import ConfigError, EvidenceError
 from doctor.evidence import archive, bundle
+from doctor.evidence.archive import unknown_parents
 from doctor.evidence.bundle import read_bundle, read_stream, write_bundle
 
 LONG = "files/" + "a-directory-with-a-long-name/" * 9 + "file"
@@ -156,8 +158,61 @@ def test_a_directory_of_somebody_else_is_left_alone(files, tmp_path):
 def test_a_link_to_a_bundle_is_not_replaced(tmp_path):
     write_bundle(WHOLE, tmp_path / "real")
     (tmp_path / "b").symlink_to("real")
-    with pytest.raises(ConfigError, match="not overwritten"):
+    with pytest.raises(ConfigError, match="is a link: not followed"):
         write_bundle(WHOLE, tmp_path / "b")
+
+
+@pytest.mark.parametrize("target", ["LINK", "nowhere", "file"], ids=["itself", "nothing", "a file"])
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_link_is_not_followed(suffix, target, tmp_path):
+    (tmp_path / "file").write_text("theirs")
+    link = tmp_path / f"b{suffix}"
+    link.symlink_to(link.name if target == "LINK" else target)
+    for place in (str(link), f"{link}/"):
+        with pytest.raises(ConfigError, match="is a link: not followed"):
+            write_bundle(WHOLE, place)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(["file", link.name])
+    assert (tmp_path / "file").read_text() == "theirs"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-",
+        "a.zip",
+        "b.tar.xz",
+        "b.TXZ",
+        "b.tar.zst",
+        "b.tbz2",
+        "b.gz",
+        "host.json",
+        "b.zip/",
+        "b.tar.gz/",
+        "b.TAR//",
+    ],
+)
+def test_a_name_of_another_kind_of_file_makes_nothing(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        write_bundle(WHOLE, name)
+    assert ".tar.gz, .tgz or .tar is an archive" in caught.value.hints[0]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "magic"), [("B.TAR.GZ", b"\x1f\x8b"), ("B.Tgz", b"\x1f\x8b"), ("B.TAR", b"meta.json")]
+)
+def test_capitals_are_the_same_ending(name, magic, tmp_path):
+    write_bundle(WHOLE, tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(magic)
+    assert read_bundle(tmp_path / name).blobs == BLOBS
+
+
+@pytest.mark.parametrize("name", ["b", "b/", "node7.acme", "b.tar.d", "gz"])
+def test_any_other_name_is_a_directory(name, tmp_path):
+    write_bundle(WHOLE, f"{tmp_path}/{name}")
+    assert read_bundle(tmp_path / name).blobs == BLOBS
+    assert (tmp_path / name).is_dir()
 
 
 def test_an_archive_does_not_replace_a_directory(tmp_path):
@@ -338,6 +393,14 @@ def test_not_a_bundle(data, reason):
 
 
 HOSTILE = {
+    "long path": (tar(("files/" + "n" * 4091, b"")), "its path is longer than 4096 bytes"),
+    "long path in bytes": (tar(("files/" + "\u00fc" * 2046, b"")), "its path is longer than 4096 bytes"),
+    "long path of GNU": (
+        tar(("files/" + "n" * 4091, b""), format=tarfile.GNU_FORMAT),
+        "its path is longer than 4096 bytes",
+    ),
+    "deep path": (tar(("files/" + "a/" * 63 + "x", b"")), "its path has more than 64 parts"),
+    "deep directory": (tar((special("files/" + "a/" * 64, tarfile.DIRTYPE), b"")), "more than 64 parts"),
     "absolute": (tar(("/etc/passwd", b"x")), r"member `/etc/passwd` refused: its path is absolute"),
     "climbing": (tar(("files/../../x", b"x")), r"climbs out"),
     "symlink": (tar((special("files/x", tarfile.SYMTYPE, "/etc/shadow"), b"")), "`files/x`.*a symbolic link"),
@@ -444,10 +507,40 @@ def test_bombs_of_many_members_or_of_padding(monkeypatch):
     refused(headers, "more than 4 MiB")
 
 
+def test_paths_at_their_bounds_are_read():
+    deep, long = "files/" + "a/" * 62 + "x", "files/" + "n" * 4090
+    assert sorted(read(tar((deep, b"1"), (long, b"2"))).blobs) == sorted([deep, long])
+
+
+def test_paths_of_many_parts_take_little_memory():
+    members = [(f"files/{i}/" + "/".join(["d" * 55] * 60) + "/x", b"") for i in range(300)]
+    data = tar(*members)
+    tracemalloc.start()
+    try:
+        refused(tar(*((f"files/{i}/" + "a/" * 7000 + "x", b"") for i in range(60))), "longer than 4096")
+        assert len(read(data).blobs) == 300
+        assert tracemalloc.get_traced_memory()[1] < 100 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_directories_that_paths_imply_are_bounded(monkeypatch):
+    monkeypatch.setattr(archive, "BUNDLE_MEMBERS_MAX", 100)
+    refused(tar(*((f"files/{i}/" + "d/" * 50 + "x", b"") for i in range(9))), "more than 100 directories")
+    assert len(read(tar(*((f"files/{'d/' * 50}{i}", b"") for i in range(99)))).blobs) == 99
+
+
+def test_parents_are_climbed_to_the_first_known_one():
+    assert list(unknown_parents("a/b/c/d", set())) == ["a/b/c", "a/b", "a"]
+    assert list(unknown_parents("a/b/c/d", {"a/b"})) == ["a/b/c"]
+    assert list(unknown_parents("a", set())) == []
+    assert list(unknown_parents("", set())) == []
+
+
 def test_too_many_members_items_or_gzip_members(monkeypatch):
     monkeypatch.setattr(archive, "BUNDLE_MEMBERS_MAX", 10)
     refused(tar(*((f"files/{i}", b"") for i in range(11))), "more than 10 members")
-    refused(tar(*((special(f"files/{i}", tarfile.DIRTYPE), b"") for i in range(11))), "more than 10 members")
+    refused(tar(*((special(f"{i}", tarfile.DIRTYPE), b"") for i in range(11))), "more than 10 members")
     refused(gzip.compress(b"") * 12, "gzip members")
     monkeypatch.setattr(bundle, "BUNDLE_MEMBERS_MAX", 3)
     refused(tar(("meta.json", meta(*({"key": f"env:{i}"} for i in range(4))))), "more than 3 items")

@@ -225,6 +225,22 @@ KEPT = {
     "no serial": "Serial Number : N/A",
     "unknown process": "NVRM: Xid (PCI:0000:41:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off",
     "bar": "0x00000000f6000000 0x00000000f6ffffff 0x0000000000040200",
+    "process of the stack": "NVRM: Xid (PCI:0000:41:00): 31, pid=4242, name=python3, Ch 8",
+    "kernel thread": "CPU: 3 PID: 33 Comm: kworker/3:1 Tainted: P           OE",
+    "driver tool": "INFO: task nvidia-smi:1234 blocked for more than 120 seconds.",
+    "killed server": "Out of memory: Killed process 991 (VLLM::EngineCore) total-vm:1kB",
+    "audit without a host": 'audit: acct="?" exe="/usr/sbin/x" hostname=? addr=? terminal=?',
+    "slice of a number": "Created slice User Slice of UID 1000.",
+    "serial port": "Serial: 8250/16550 driver, 32 ports, IRQ sharing enabled",
+    "serial console": "printk: console [ttyS0] enabled, serial8250: ttyS0 at I/O 0x3f8",
+    "units": "Starting getty@tty1.service, user@1000.service, modprobe@drm",
+    "symbols": "undefined symbol: memcpy@GLIBC_2.14 cuInit@plt",
+    "device tree": "fe201000.serial: serial@fe201000 veth1@if5",
+    "digest": f"sha256:{'9f86d081884c7d65' * 4}",
+    "live root": "root=live:/dev/sdb1 ip=dhcp ip=eth0:dhcp rd.luks.uuid=",
+    "public names": "docs.nvidia.com developer.download.nvidia.com www.kernel.org",
+    "file names": "rc.local nvidia-drm.modeset=1 libcuda.so.1 nvidia.ko.zst linux.x86.conf snd.hda.intel",
+    "discovery": "nqn.2014-08.org.nvmexpress.discovery",
     "documentation": "192.0.2.7 2001:db8::7 00:00:5e:00:53:07 a@example.com",
 }
 
@@ -253,6 +269,134 @@ REPLACED = {
 @pytest.mark.parametrize(("text", "wanted"), REPLACED.values(), ids=REPLACED)
 def test_replaced(text, wanted):
     assert only("command:dmesg", text) == wanted
+
+
+SHORT, POD, CONTAINED = "quasarnode", "5d41402a_bc4b_2a76_b971_9d911017c592", "9f86d081884c7d65" * 4
+
+#: key, text, and what of it must not stay.
+PLACES = {
+    "boot interface": ("cmdline", "root=/dev/sda BOOTIF=01-52-54-00-ab-cd-ef quiet", ["52-54-00-ab-cd-ef"]),
+    "named interface": ("cmdline", "ifname=eth0:52:54:00:ab:cd:ef", ["52:54:00:ab:cd:ef"]),
+    "ip option": ("cmdline", f"ip=10.7.3.4::10.7.3.1:255.255.255.0:{SHORT}:eth0:off", [SHORT, "10.7.3.4"]),
+    "ip option, v6": ("cmdline", f"ip=[fe80::9:1]::[fe80::1]:64:{SHORT}:eth0", [SHORT, "fe80::9:1"]),
+    "host option": ("cmdline", f"systemd.hostname={SHORT} quiet", [SHORT]),
+    "root over nfs": ("cmdline", f"root=nfs:{SHORT}:/srv/x nfsroot={SHORT}2:/srv", [SHORT]),
+    "key of a disk": ("cmdline", "rd.luks.key=/keys/Xq8TT2kd91:LABEL=k", ["Xq8TT2kd91", "LABEL=k"]),
+    "initiator": ("cmdline", "rd.iscsi.initiator=iqn.2020-01.com.kraken:wolf17", ["kraken", "wolf17"]),
+    "disk by id": ("cmdline", "root=/dev/disk/by-id/ata-WDC_WD40-68N32N0_WD-WX11D-part2", ["WX11D"]),
+    "set host name": ("dmesg", f"systemd[1]: Set hostname to <{SHORT}>.", [SHORT]),
+    "host name set": ("dmesg", f"systemd[1]: Hostname set to <{SHORT}.a.io>.", [SHORT]),
+    "audit": (
+        "dmesg",
+        f'audit: acct="mallory" exe="/usr/bin/sudo" hostname={SHORT} addr=?',
+        [SHORT, "mallory"],
+    ),
+    "nfs server": ("dmesg", f"nfs: server {SHORT} not responding, still trying", [SHORT]),
+    "nfs4 server": (
+        "dmesg",
+        f"NFS: state manager: lease expired failed on NFSv4 server {SHORT} with",
+        [SHORT],
+    ),
+    "cifs": ("dmesg", rf"CIFS: VFS: \\{SHORT}\share error -11", [SHORT]),
+    "cifs mount": ("dmesg", f"CIFS: Attempting to mount //{SHORT}/share", [SHORT]),
+    "dhcp answer": ("dmesg", f"     host={SHORT}, domain=kraken.io, nis-domain=(none)", [SHORT, "kraken"]),
+    "user slice": ("dmesg", "systemd[1]: Created slice User Slice of UID 1000 (trentuser).", ["trentuser"]),
+    "older user slice": ("dmesg", "systemd[1]: Created slice User Slice of trentuser.", ["trentuser"]),
+    "session": ("dmesg", "systemd[1]: Started Session 3 of user trentuser.", ["trentuser"]),
+    "login": ("dmesg", f"built by trentuser@{SHORT} yesterday", ["trentuser", SHORT]),
+    "login at an address": ("dmesg", "ssh trentuser@10.7.3.4 ended", ["trentuser", "10.7.3.4"]),
+    "login in a build log": ("make.log", f"built by trentuser@{SHORT}", ["trentuser", SHORT]),
+    "gpu serial": ("dmesg", "[drm] GPU serial: 1654922003344", ["1654922003344"]),
+    "usb serial": ("dmesg", "usb 1-1: serial=4C530001230708", ["4C530001230708"]),
+    "service tag": ("dmesg", "DMI: service tag 9QX7ZK2 asset AS-00817", ["9QX7ZK2", "AS-00817"]),
+    "serial in a product": ("dmesg", "PowerEdge XE9680 SN-J8K2L9Q", ["J8K2L9Q"]),
+    "node guid": ("dmesg", "mlx5_core: node_guid 0x248a0703001e2f30", ["248a0703001e2f30"]),
+    "port guid": ("dmesg", "port_guid: 248a:0703:001e:2f30", ["248a:0703"]),
+    "wwn": ("dmesg", "scsi 0:0:0:0: WWN 0x5000c500a1b2c3d4 wwn-0x5000c500a1b2c3d5", ["c500a1b2"]),
+    "sas address": ("dmesg", "mpt3sas_cm0: sas_address(0x5000c500a1b2c3d4), phy(3)", ["c500a1b2"]),
+    "comm": ("dmesg", "CPU: 3 PID: 33 Comm: zebraserve Tainted: P", ["zebraserve"]),
+    "comm of two words": ("dmesg", "CPU: 3 PID: 33 Comm: zebra serve Not tainted 6.8.0", ["zebra", "serve"]),
+    "killed": ("dmesg", "Out of memory: Killed process 991 (alicejob) total-vm:1kB", ["alicejob"]),
+    "oom kill": ("dmesg", "oom-kill:constraint=CONSTRAINT_MEMCG,task=alicejob,pid=1,uid=0", ["alicejob"]),
+    "oom invoked": ("dmesg", "[    3.3] alicejob invoked oom-killer: gfp_mask=0x0", ["alicejob"]),
+    "oom table": ("dmesg", "[  991]  1000   991   1234   123   456     0      0 alicejob", ["alicejob"]),
+    "blocked": ("dmesg", "INFO: task alicejob:1234 blocked for more than 120 seconds.", ["alicejob"]),
+    "lockup": ("dmesg", "watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [alicejob:1234]", ["alicejob"]),
+    "segfault": ("dmesg", "[    3.3] alicejob[44]: segfault at 0 ip 0 sp 0 error 4", ["alicejob"]),
+    "virtual interface": ("dmesg", "docker0: port 1(veth8f3a1bc) entered blocking state", ["8f3a1bc"]),
+    "pod": (
+        "cgroup",
+        f"0::/kubepods.slice/kubepods-pod{POD}.slice/cri-containerd-{CONTAINED}.scope",
+        [POD, CONTAINED],
+    ),
+    "pod, dashed": (
+        "cgroup",
+        f"0::/kubepods/besteffort/pod{POD.replace('_', '-')}/{CONTAINED}",
+        [POD[9:13], CONTAINED],
+    ),
+    "container": ("cgroup", f"0::/system.slice/docker-{CONTAINED}.scope", [CONTAINED]),
+    "comment": ("site.conf", f"# by Jürgen Habermann for {SHORT}.hpc.acme.edu", ["Habermann", SHORT, "acme"]),
+    "domain of a house": ("site.conf", f"# see {SHORT}.corp", [SHORT]),
+    "homes elsewhere": (
+        "dmesg",
+        "/data/users/sybilla/a /scratch/victorz/b /scratch/users/wim/c",
+        ["sybilla", "victorz", "wim"],
+    ),
+}
+KEYS = {
+    "cmdline": "file:/proc/cmdline",
+    "dmesg": "command:dmesg",
+    "cgroup": "file:/proc/1/cgroup",
+    "make.log": "file:/var/lib/dkms/nvidia/580.95.05/build/make.log",
+    "site.conf": "file:/etc/modprobe.d/site.conf",
+}
+
+
+@pytest.mark.parametrize(("where", "text", "secrets"), PLACES.values(), ids=PLACES)
+def test_what_a_place_points_out_goes(where, text, secrets):
+    cleaned = only(KEYS[where], f"{text}\n")
+    assert [s for s in secrets if s.lower() in cleaned.lower()] == []
+    assert all(s.lower() in text.lower() for s in secrets)
+    assert only(KEYS[where], cleaned) == cleaned
+    kept = [word for word in re.findall(r"\b[a-z]{4,}(?= )", text) if not any(word in s for s in secrets)]
+    assert [word for word in kept if word not in cleaned] == []
+
+
+def test_shapes_that_facts_read_stay():
+    cleaned = only("file:/proc/1/cgroup", f"0::/kubepods.slice/pod{POD}.slice/docker-{CONTAINED}.scope\n")
+    assert re.fullmatch(
+        r"0::/kubepods\.slice/pod0{8}_0{4}_0{4}_0{4}_0{11}1\.slice/docker-0{63}1\.scope\n", cleaned
+    )
+    assert only("file:/proc/cmdline", "BOOTIF=01-52-54-00-ab-cd-ef") == "BOOTIF=01-00-00-5e-00-53-01"
+
+
+def test_a_pod_and_its_uuid_elsewhere_have_one_pseudonym():
+    cleaned = only("command:dmesg", f"pod{POD} is {POD.replace('_', '-')}")
+    assert cleaned.split(" is ")[0].removeprefix("pod").replace("_", "-") == cleaned.split(" is ")[1]
+
+
+def test_a_pseudonym_in_another_shape_is_not_given_again():
+    text = f"BOOTIF=01-00-00-5e-00-53-01 b4:96:91:0a:bb:c1 docker-{1:064d} docker-{CONTAINED}"
+    assert only("command:dmesg", text).split() == [
+        "BOOTIF=01-00-00-5e-00-53-01",
+        "00:00:5e:00:53:02",
+        f"docker-{1:064d}",
+        f"docker-{2:064d}",
+    ]
+
+
+def test_a_host_that_a_place_names_goes_everywhere():
+    cleaned = only("command:dmesg", f"Set hostname to <{SHORT}>.\ncannot reach {SHORT} at all")
+    assert cleaned == "Set hostname to <host-1>.\ncannot reach host-1 at all"
+
+
+def test_a_container_goes_from_keys_and_scopes_too():
+    key = f"stat:/var/lib/docker/containers/{CONTAINED}/hosts"
+    item = redact(
+        Evidence(Meta(items=(Item(key=key, status="ok", scope=f"container:{CONTAINED}"),)), {})
+    ).meta.items[0]
+    assert item.key == f"stat:/var/lib/docker/containers/{1:064d}/hosts"
+    assert item.scope == f"container:{1:064d}"
 
 
 def test_a_name_that_is_a_word_of_the_stack_is_replaced_only_where_it_is_a_name():
@@ -300,6 +444,13 @@ HOSTILE = {
     "secret words": "token" * 80_000,
     "quotes": '"' * 200_000 + "serial" * 30_000,
     "dates": "2026-11-30T" * 40_000,
+    "labels": "a." * 200_000,
+    "ip options": "ip=" * 100_000 + ":" * 100_000,
+    "open logins": "a@" * 150_000,
+    "comments": "# by " * 80_000,
+    "shares": "CIFS: " * 80_000,
+    "oom rows": "[ 1] 1 1 " * 50_000,
+    "guids": "a_" * 150_000 + "guid",
 }
 
 

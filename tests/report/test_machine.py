@@ -12,7 +12,8 @@ from doctor.core.evidence import Evidence, Item, Meta
 from doctor.core.versions import Dotted
 from doctor.errors import EvidenceError
 from doctor.evidence.bundle import write_bundle
-from doctor.report.machine import from_json, to_json
+from doctor.report.escape import UNSAFE
+from doctor.report.machine import from_json, printable, to_json
 from doctor.report.schemas import DOCUMENTS, schema, schema_files
 
 from . import values
@@ -55,6 +56,42 @@ def test_what_has_no_json_form_is_an_error_of_ours():
 
     with pytest.raises(NotImplementedError, match="no JSON form for object"):
         to_json(Odd(object()))
+
+
+#: What steers a terminal or hides text, by the standard's names for it.
+STEERING = [
+    *range(0x20),
+    *range(0x7F, 0xA0),
+    *(0xAD, 0x61C, 0x180E, 0x200E, 0x200F, 0xFEFF, 0xE0041),
+    *range(0x200B, 0x200E),
+    *range(0x2028, 0x202F),
+    *range(0x2060, 0x2065),
+    *range(0x2066, 0x206A),
+    *range(0xFFF9, 0xFFFC),
+]
+KEPT = 'Prüfung \u00a0 \U0001f600 日本 \\ " / \u2010 é'
+
+
+@pytest.mark.parametrize("code", STEERING, ids=hex)
+def test_what_steers_a_terminal_is_written_out_and_read_back(code):
+    name = f"a{chr(code)}{chr(code)}b"
+    report = msgspec.structs.replace(values.MISMATCH, host=values.host(name=name))
+    written = to_json(report)
+    assert chr(code) not in written.decode().replace("\n", "" if code == 0x0A else "\n")
+    assert json.loads(written)["host"]["hostname"] == name
+    assert from_json(written) == report
+
+
+def test_other_text_stays_readable():
+    report = msgspec.structs.replace(values.MISMATCH, host=values.host(name=KEPT))
+    assert KEPT.replace("\\", "\\\\").replace('"', '\\"') in to_json(report).decode()
+
+
+@given(st.recursive(st.text(), lambda inner: st.dictionaries(st.text(), inner, max_size=3), max_leaves=8))
+def test_printable_changes_no_value(value):
+    written = printable(msgspec.json.encode(value))
+    assert json.loads(written) == value
+    assert not UNSAFE.search(written.decode())
 
 
 BAD = {
