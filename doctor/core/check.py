@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     matrix: Matrix
     goal: Goal = PRESENT
+    memo: dict[str, Any] = {}
+    """Answers that many claims ask for; filled by `doctor.core.views`, the same for the same host."""
 
     @property
     def virtualisation(self) -> str:

@@ -157,11 +157,18 @@ def first_branch(case: Case, device_id: str) -> int | None:
     return case.matrix.branches_for(device_id)[0]
 
 
-def working_gpus(case: Case) -> set[str]:
+def working_gpus(case: Case) -> frozenset[str]:
     """PCI addresses of GPUs that NVML or nvidia-smi lists without calling them lost.
 
     Where neither was read, CUDA's count stands in when it is the number of GPUs bound to `nvidia`.
     """
+    if "working" not in case.memo:
+        case.memo["working"] = frozenset(_working(case))
+    working: frozenset[str] = case.memo["working"]
+    return working
+
+
+def _working(case: Case) -> set[str]:
     answered = report(case)
     if answered is None:
         said, bound = probe(case), [d for d in case.host.gpus_on_bus if d.driver in ("nvidia", None)]

@@ -19,6 +19,8 @@ _SUBSYSTEM = pattern(r"\[([0-9a-f]{4}:[0-9a-f]{4})\]", re.IGNORECASE)
 _ANY_ID = pattern(r"\[[0-9a-f]{4}:[0-9a-f]{4}\]", re.IGNORECASE)
 _REGION = pattern(r"\s*Region ([0-5]): .{0,200}?\[size=(\d{1,6})([KMGT]?)\]")
 _LINK = pattern(r"Speed ([0-9.]{1,6})GT/s.{0,100}?Width x(\d{1,2})")
+#: More functions than any bus: an SR-IOV host with 16 cards has some 600.
+_DEVICES_MAX = 4096
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -38,7 +40,10 @@ def read_lspci(evidence: Evidence) -> Fact[tuple[PciDevice, ...]] | None:
         return None
     blocks, reading = max(with_ids, key=lambda listing: (_ours(listing[0]), sum(map(len, listing[0]))))
     details = _details(other for others, _ in listings for other in others if others is not blocks)
-    devices = (_device([*block, *details.get(_address(block), ())]) for block in blocks)
+    # A listing pasted twice shows each device once; the first word counts.
+    once = {_address(block): block for block in reversed(blocks)}
+    first = [block for block in blocks if once[_address(block)] is block][:_DEVICES_MAX]
+    devices = (_device([*block, *details.get(_address(block), ())]) for block in first)
     found = tuple(d for d in devices if d is not None)
     if not found and all(listed.status == "truncated" for _, listed in with_ids):
         detail = "the listing is a part, and holds no function of vendor 10de"

@@ -52,11 +52,8 @@ def is_beside(case: Case, device: PciDevice) -> bool:
     without outputs or left to nouveau. One that the driver took and could not start is broken instead.
     Where nobody asked the driver, the cards bound to it stand for those that work.
     """
-    working, is_asked = working_gpus(case), report(case) is not None
-    used = [
-        d for d in case.host.gpus_on_bus if d.address in working or (not is_asked and d.driver == "nvidia")
-    ]
-    if not used or device in used or device.device_id in {d.device_id for d in used}:
+    used = _used(case)
+    if not used or device.device_id in {d.device_id for d in used.values()} or device.address in used:
         return False
     if case.matrix.gpu(device.device_id) is None:
         return True
@@ -65,7 +62,20 @@ def is_beside(case: Case, device: PciDevice) -> bool:
         return False
     if any(m.gpu == device.address for m in faults_of(case, device)):
         return False
-    return device.driver in NOUVEAU or not any(map(_is_display, used))
+    return device.driver in NOUVEAU or not any(map(_is_display, used.values()))
+
+
+def _used(case: Case) -> dict[str, PciDevice]:
+    """The GPUs that work, or stand for those that do, by address."""
+    if "used" not in case.memo:
+        working, is_asked = working_gpus(case), report(case) is not None
+        case.memo["used"] = {
+            d.address: d
+            for d in case.host.gpus_on_bus
+            if d.address in working or (not is_asked and d.driver == "nvidia")
+        }
+    used: dict[str, PciDevice] = case.memo["used"]
+    return used
 
 
 def _is_display(device: PciDevice) -> bool:
