@@ -3,6 +3,9 @@
 Nothing here judges. A fact that was asked for and is not there has the reason `not_installed`:
 that is knowledge, and a check may build on it. Every other reason is ignorance, and the judge turns
 it into `unknown`.
+
+Longer than this project's other files: it is the one vocabulary of facts, declarations only, and a
+reader looks a fact up in one place.
 """
 
 from __future__ import annotations
