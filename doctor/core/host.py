@@ -5,19 +5,34 @@ that is knowledge, and a check may build on it. Every other reason is ignorance,
 it into `unknown`.
 
 Longer than this project's other files: it is the one vocabulary of facts, declarations only, and a
-reader looks a fact up in one place.
+reader looks a fact up in one place. What joins GPUs, runs containers, carries tensors and stands
+around the cards lies beside it: `host_fabric`, `host_container`, `host_network`, `host_machine`.
 """
 
 from __future__ import annotations
 
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
-import msgspec
-
+from doctor.core.fact import (
+    NOT_COLLECTED,
+    Absent,
+    AbsentReason,
+    Fact,
+    Known,
+    Value,
+    is_not_there,
+    is_untold,
+    known,
+)
+from doctor.core.host_container import Containers
+from doctor.core.host_fabric import Fabric
+from doctor.core.host_machine import Machine
+from doctor.core.host_network import Network
 from doctor.core.versions import Dotted
 
 __all__ = [
     "HOST_SCHEMA",
+    "NOT_COLLECTED",
     "Absent",
     "AbsentReason",
     "BootLog",
@@ -31,6 +46,7 @@ __all__ = [
     "Fact",
     "Flavour",
     "Gpu",
+    "GpuProcess",
     "GpuReport",
     "Host",
     "InstalledKernel",
@@ -62,57 +78,13 @@ __all__ = [
 
 HOST_SCHEMA = "mopt.host/1"
 
-T = TypeVar("T")
-
-#: `not_installed`: asked for, and truly not there. The others say why we do not know.
-AbsentReason = Literal["not_installed", "denied", "timeout", "not_collected", "unreadable", "failed"]
-
 Flavour = Literal["open", "proprietary"]
-
-
-class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of every value here: frozen, nothing unknown (msgspec does not inherit `kw_only`)."""
-
-
-class Known(
-    msgspec.Struct,
-    Generic[T],
-    frozen=True,
-    kw_only=True,
-    tag="known",
-    tag_field="fact",
-    forbid_unknown_fields=True,
-):
-    """A fact that is known, and the evidence item it was read from."""
-
-    value: T
-    origin: str
-
-
-class Absent(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    tag="absent",
-    tag_field="fact",
-    forbid_unknown_fields=True,
-):
-    """A fact that is not there, and why."""
-
-    reason: AbsentReason
-    origin: str = ""
-    detail: str = ""
-
-
-Fact = Known[T] | Absent
-
-NOT_COLLECTED = Absent(reason="not_collected")
 
 
 # --- system ---------------------------------------------------------------------------------------
 
 
-class Os(_Value, frozen=True, kw_only=True):
+class Os(Value, frozen=True, kw_only=True):
     """The distribution, from `distro` or `/etc/os-release`."""
 
     id: str
@@ -127,7 +99,7 @@ class Os(_Value, frozen=True, kw_only=True):
 VirtualisationKind = Literal["bare_metal", "vm", "container", "wsl2"]
 
 
-class Virtualisation(_Value, frozen=True, kw_only=True):
+class Virtualisation(Value, frozen=True, kw_only=True):
     """Where this system runs. Inside a container the kernel and the modules are the host's."""
 
     kind: VirtualisationKind
@@ -137,7 +109,7 @@ class Virtualisation(_Value, frozen=True, kw_only=True):
     """True when the GPU is a slice handed out by a vGPU host; None when nothing said so."""
 
 
-class Filesystem(_Value, frozen=True, kw_only=True):
+class Filesystem(Value, frozen=True, kw_only=True):
     path: str
     total_bytes: int
     free_bytes: int
@@ -145,7 +117,7 @@ class Filesystem(_Value, frozen=True, kw_only=True):
     kind: str = ""
 
 
-class Limit(_Value, frozen=True, kw_only=True):
+class Limit(Value, frozen=True, kw_only=True):
     """A resource limit of the process that ran the collector; -1 is unlimited."""
 
     name: str
@@ -153,7 +125,7 @@ class Limit(_Value, frozen=True, kw_only=True):
     hard: int
 
 
-class Resources(_Value, frozen=True, kw_only=True):
+class Resources(Value, frozen=True, kw_only=True):
     """What the machine has, apart from its GPUs."""
 
     memory_bytes: int
@@ -164,7 +136,7 @@ class Resources(_Value, frozen=True, kw_only=True):
     limits: tuple[Limit, ...] = ()
 
 
-class Unit(_Value, frozen=True, kw_only=True):
+class Unit(Value, frozen=True, kw_only=True):
     """A systemd unit that matters for the GPU stack."""
 
     name: str
@@ -180,7 +152,7 @@ class Unit(_Value, frozen=True, kw_only=True):
 PlatformName = Literal["jetson", "dgx_os", ""]
 
 
-class System(_Value, frozen=True, kw_only=True):
+class System(Value, frozen=True, kw_only=True):
     """Operating system, place and resources."""
 
     os: Fact[Os] = NOT_COLLECTED
@@ -203,7 +175,7 @@ class System(_Value, frozen=True, kw_only=True):
 # --- kernel ---------------------------------------------------------------------------------------
 
 
-class ModuleFile(_Value, frozen=True, kw_only=True):
+class ModuleFile(Value, frozen=True, kw_only=True):
     """A kernel module file on disk, as `modinfo` describes it."""
 
     name: str
@@ -219,7 +191,7 @@ class ModuleFile(_Value, frozen=True, kw_only=True):
     """Of `nvidia` only, from its licence: `Dual MIT/GPL` is open, `NVIDIA` proprietary."""
 
 
-class InstalledKernel(_Value, frozen=True, kw_only=True):
+class InstalledKernel(Value, frozen=True, kw_only=True):
     """A kernel that has a directory under `/lib/modules`."""
 
     release: str
@@ -231,7 +203,7 @@ class InstalledKernel(_Value, frozen=True, kw_only=True):
     """The NVIDIA module files found below it; an empty tuple when there are none."""
 
 
-class LoadedModule(_Value, frozen=True, kw_only=True):
+class LoadedModule(Value, frozen=True, kw_only=True):
     """A row of `/proc/modules`, with what `/sys/module` adds."""
 
     name: str
@@ -245,7 +217,7 @@ class LoadedModule(_Value, frozen=True, kw_only=True):
     parameters: dict[str, str] = {}
 
 
-class ModprobeLine(_Value, frozen=True, kw_only=True):
+class ModprobeLine(Value, frozen=True, kw_only=True):
     """One directive of a modprobe.d file: `options`, `blacklist`, `install`, `alias`, …"""
 
     file: str
@@ -254,7 +226,7 @@ class ModprobeLine(_Value, frozen=True, kw_only=True):
     arguments: str = ""
 
 
-class DkmsBuild(_Value, frozen=True, kw_only=True):
+class DkmsBuild(Value, frozen=True, kw_only=True):
     """A row of `dkms status`, and why the build failed where a make.log says so."""
 
     module: str
@@ -294,7 +266,7 @@ MessageKind = Literal[
 ]
 
 
-class KernelMessage(_Value, frozen=True, kw_only=True):
+class KernelMessage(Value, frozen=True, kw_only=True):
     """One message of the kernel about the GPU stack; lines that belong together are joined."""
 
     kind: MessageKind
@@ -307,7 +279,7 @@ class KernelMessage(_Value, frozen=True, kw_only=True):
     """Since boot, where the line carries it."""
 
 
-class Xid(_Value, frozen=True, kw_only=True):
+class Xid(Value, frozen=True, kw_only=True):
     """An Xid event counted: how often one code was reported for one GPU in one boot."""
 
     code: int
@@ -316,7 +288,7 @@ class Xid(_Value, frozen=True, kw_only=True):
     first_text: str
 
 
-class BootLog(_Value, frozen=True, kw_only=True):
+class BootLog(Value, frozen=True, kw_only=True):
     """The kernel's messages of one boot. `index` 0 is the running boot, -1 the one before."""
 
     index: int
@@ -326,7 +298,7 @@ class BootLog(_Value, frozen=True, kw_only=True):
     """False when the ring had wrapped or the log was cut: absence of a message proves nothing."""
 
 
-class Kernel(_Value, frozen=True, kw_only=True):
+class Kernel(Value, frozen=True, kw_only=True):
     """The running kernel, what is installed beside it, and what it said about the GPU stack."""
 
     release: Fact[str] = NOT_COLLECTED
@@ -353,7 +325,7 @@ class Kernel(_Value, frozen=True, kw_only=True):
 # --- devices --------------------------------------------------------------------------------------
 
 
-class PciDevice(_Value, frozen=True, kw_only=True):
+class PciDevice(Value, frozen=True, kw_only=True):
     """A function of vendor 10de on the PCI bus."""
 
     address: str
@@ -410,7 +382,7 @@ def _is_slice(device: PciDevice, *, is_sliced: bool) -> bool:
     return is_sliced and not device.address.endswith(":00.0")
 
 
-class DeviceNode(_Value, frozen=True, kw_only=True):
+class DeviceNode(Value, frozen=True, kw_only=True):
     """A device node under `/dev`."""
 
     path: str
@@ -421,7 +393,15 @@ class DeviceNode(_Value, frozen=True, kw_only=True):
     kind: str = "char"
 
 
-class Gpu(_Value, frozen=True, kw_only=True):
+class GpuProcess(Value, frozen=True, kw_only=True):
+    """A process that holds memory of a GPU."""
+
+    pid: int
+    name: str = ""
+    memory_bytes: int | None = None
+
+
+class Gpu(Value, frozen=True, kw_only=True):
     """One GPU as NVML or `nvidia-smi -q -x` reports it. None: that witness did not say."""
 
     index: int
@@ -475,11 +455,14 @@ class Gpu(_Value, frozen=True, kw_only=True):
     gsp_firmware: str | None = None
     fabric_state: str | None = None
     process_count: int | None = None
+    processes: tuple[GpuProcess, ...] | None = None
+    """Who uses it now; None when that was not said."""
+    utilisation_percent: int | None = None
     errors: dict[str, str] = {}
     """Getter -> error, for calls that failed with something other than *not supported*."""
 
 
-class GpuReport(_Value, frozen=True, kw_only=True):
+class GpuReport(Value, frozen=True, kw_only=True):
     """What one witness (NVML, or nvidia-smi) said about driver and GPUs."""
 
     error: str = ""
@@ -501,7 +484,7 @@ class GpuReport(_Value, frozen=True, kw_only=True):
 # --- driver ---------------------------------------------------------------------------------------
 
 
-class Library(_Value, frozen=True, kw_only=True):
+class Library(Value, frozen=True, kw_only=True):
     """A user-space driver library found on disk."""
 
     soname: str
@@ -518,7 +501,7 @@ class Library(_Value, frozen=True, kw_only=True):
     """True when the loader's cache gives this file for the soname; None when it was not read."""
 
 
-class Driver(_Value, frozen=True, kw_only=True):
+class Driver(Value, frozen=True, kw_only=True):
     """The NVIDIA driver: kernel side, user side, and what each witness says of it."""
 
     kernel_version: Fact[Dotted] = NOT_COLLECTED
@@ -540,7 +523,7 @@ class Driver(_Value, frozen=True, kw_only=True):
     manages the driver there. `not_installed` when there is none."""
 
 
-class Toolkit(_Value, frozen=True, kw_only=True):
+class Toolkit(Value, frozen=True, kw_only=True):
     """A CUDA toolkit on disk."""
 
     path: str
@@ -551,7 +534,7 @@ class Toolkit(_Value, frozen=True, kw_only=True):
     """True for what `/usr/local/cuda` leads to."""
 
 
-class CudaProbe(_Value, frozen=True, kw_only=True):
+class CudaProbe(Value, frozen=True, kw_only=True):
     """What `cuInit(0)` returned in a process of its own."""
 
     result: int | None = None
@@ -568,7 +551,7 @@ class CudaProbe(_Value, frozen=True, kw_only=True):
     device_count: int | None = None
 
 
-class Cuda(_Value, frozen=True, kw_only=True):
+class Cuda(Value, frozen=True, kw_only=True):
     """CUDA on the host: toolkits, compat libraries and the probe."""
 
     probe: Fact[CudaProbe] = NOT_COLLECTED
@@ -581,7 +564,7 @@ class Cuda(_Value, frozen=True, kw_only=True):
 # --- packages -------------------------------------------------------------------------------------
 
 
-class Package(_Value, frozen=True, kw_only=True):
+class Package(Value, frozen=True, kw_only=True):
     """An installed package of the GPU stack."""
 
     name: str
@@ -593,7 +576,7 @@ class Package(_Value, frozen=True, kw_only=True):
     """dpkg's word when it is not plainly installed: `half-configured`, `unpacked`, …"""
 
 
-class PackageChange(_Value, frozen=True, kw_only=True):
+class PackageChange(Value, frozen=True, kw_only=True):
     """A change that the package manager logged."""
 
     when: str
@@ -603,7 +586,7 @@ class PackageChange(_Value, frozen=True, kw_only=True):
     """`NAME OLD -> NEW`, NVIDIA-related ones only."""
 
 
-class Packages(_Value, frozen=True, kw_only=True):
+class Packages(Value, frozen=True, kw_only=True):
     """The package manager's view of the GPU stack."""
 
     manager: Literal["dpkg", "rpm"]
@@ -622,7 +605,7 @@ class Packages(_Value, frozen=True, kw_only=True):
 # --- Python environments --------------------------------------------------------------------------
 
 
-class Environment(_Value, frozen=True, kw_only=True):
+class Environment(Value, frozen=True, kw_only=True):
     """A Python environment as `collect_env` describes it from inside. Empty, None: it did not say."""
 
     python: Dotted | None = None
@@ -647,7 +630,7 @@ class Environment(_Value, frozen=True, kw_only=True):
 # --- the whole ------------------------------------------------------------------------------------
 
 
-class StuckItem(_Value, frozen=True, kw_only=True):
+class StuckItem(Value, frozen=True, kw_only=True):
     """Something that did not answer in time."""
 
     key: str
@@ -657,7 +640,7 @@ class StuckItem(_Value, frozen=True, kw_only=True):
     waited_s: float | None = None
 
 
-class Collection(_Value, frozen=True, kw_only=True):
+class Collection(Value, frozen=True, kw_only=True):
     """How the evidence was taken."""
 
     taken_at: str = ""
@@ -672,7 +655,7 @@ class Collection(_Value, frozen=True, kw_only=True):
     """`KEY: what the system said`, for items that failed otherwise."""
 
 
-class Host(_Value, frozen=True, kw_only=True):
+class Host(Value, frozen=True, kw_only=True):
     """Everything known about one host in one scope."""
 
     schema: str = HOST_SCHEMA
@@ -685,6 +668,10 @@ class Host(_Value, frozen=True, kw_only=True):
     driver: Driver = Driver()
     cuda: Cuda = Cuda()
     packages: Fact[Packages] = NOT_COLLECTED
+    machine: Machine = Machine()
+    fabric: Fabric = Fabric()
+    containers: Containers = Containers()
+    network: Network = Network()
     environment: Fact[Environment] = NOT_COLLECTED
     """Of a scope `venv:PATH` only: what is inside it. Host and containers have none of their own."""
 
@@ -694,18 +681,3 @@ class Host(_Value, frozen=True, kw_only=True):
         gpus = [d for d in self.pci.value if d.is_gpu] if isinstance(self.pci, Known) else []
         sliced = {d.bus for d in gpus if d.function != "0"}
         return tuple(d for d in gpus if not _is_slice(d, is_sliced=d.bus in sliced))
-
-
-def known(fact: Fact[T]) -> T | None:
-    """The value of a fact, or None when it is absent for whatever reason."""
-    return fact.value if isinstance(fact, Known) else None
-
-
-def is_not_there(fact: Known[T] | Absent) -> bool:
-    """True when it was asked for and truly is not there (`not_installed`): knowledge, not ignorance."""
-    return isinstance(fact, Absent) and fact.reason == "not_installed"
-
-
-def is_untold(fact: Known[T] | Absent) -> bool:
-    """True when nothing can be said: not collected, denied, timed out, unreadable, failed."""
-    return isinstance(fact, Absent) and fact.reason != "not_installed"
