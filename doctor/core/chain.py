@@ -91,6 +91,7 @@ def _because(model: Model, number: int, domains: Sequence[int] | None, *, is_met
         source=link.source,
         confidence=link.confidence,
         is_known=is_met or not link.is_soft,
+        overlay=link.overlay,
     )
 
 

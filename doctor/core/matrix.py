@@ -16,6 +16,7 @@ from doctor.core.rows.cause import CauseRow, RemedyRow
 from doctor.core.rows.driver import DriverBranch, DriverRule, ToolkitRow, ToolkitUpdate
 from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
 from doctor.core.rows.package import Component, Release
+from doctor.core.rows.site import Overlay
 from doctor.core.rows.system import KernelRow, SystemRow
 from doctor.core.versions import Dotted
 
@@ -41,10 +42,26 @@ __all__ = [
 
 
 class Matrix:
-    """Look-ups over an edition. A miss is None: *not in this matrix*, which is not *unsupported*."""
+    """Look-ups over an edition. A miss is None: *not in this matrix*, which is not *unsupported*.
 
-    def __init__(self, edition: Edition) -> None:
+    `overlays` are those whose rows the edition holds already; `plain` is the edition without them.
+    """
+
+    def __init__(
+        self, edition: Edition, *, overlays: tuple[Overlay, ...] = (), plain: Edition | None = None
+    ) -> None:
         self.edition = edition
+        self.overlays = overlays
+        self._plain = plain or edition
+
+    @property
+    def overlay_names(self) -> tuple[str, ...]:
+        """The overlays in force."""
+        return tuple(overlay.name for overlay in self.overlays)
+
+    def without_overlays(self) -> Matrix:
+        """The matrix as it is published."""
+        return Matrix(self._plain) if self.overlays else self
 
     @cached_property
     def _gpus(self) -> dict[str, list[GpuRow]]:

@@ -42,6 +42,8 @@ class Because(_Value, frozen=True, kw_only=True):
     confidence: str = "vendor"
     is_known: bool = True
     """False for what the matrix cannot tell: the answer is `unknown` because of it."""
+    overlay: str = ""
+    """`NAME (FILE:LINE)` of the site overlay that says it; empty where the edition does."""
 
 
 class Change(_Value, frozen=True, kw_only=True):
@@ -101,6 +103,8 @@ class StackReport(_Value, frozen=True, kw_only=True):
     advice: tuple[str, ...]
     alternatives: tuple[OtherStack, ...] = ()
     other_policy: OtherStack | None = None
+    overlays: tuple[str, ...] = ()
+    """Site overlays in force; links that rest on one name it."""
 
 
 class WhyReport(_Value, frozen=True, kw_only=True):
@@ -119,3 +123,5 @@ class WhyReport(_Value, frozen=True, kw_only=True):
     components: dict[str, str]
     """For `yes` and `unknown`: one set of versions with which it holds, as far as is known."""
     advice: tuple[str, ...]
+    overlays: tuple[str, ...] = ()
+    """Site overlays in force; links that rest on one name it."""

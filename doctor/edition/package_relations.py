@@ -57,7 +57,7 @@ def exact_pin(wanted: str) -> str:
     return pin.group(1).partition("+")[0] if pin else ""
 
 
-def _set_problem(text: str, row: Component) -> str:
+def judge_set(text: str, row: Component) -> str:
     """Why a text is no set of versions of a component; empty when it is one."""
     if text == "*":
         return ""
@@ -124,7 +124,7 @@ def _judge_name(
 
 
 def _judge_set(located: Located[Any], field: str, text: str, row: Component, faults: Faults) -> None:
-    problem = _set_problem(text, row)
+    problem = judge_set(text, row)
     if problem:
         faults.add(located.at(field), f"{row.component}: {problem}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from yaml.nodes import ScalarNode
+from yaml.nodes import MappingNode, ScalarNode
 
 from doctor.core.edition import TABLES, Edition, layout
 from doctor.core.rows.base import Confidence, Row
@@ -18,7 +18,7 @@ from doctor.edition.strict import BAD, Entry, Faults, Located, Place, Reader, co
 from doctor.edition.system_relations import judge_systems
 from doctor.errors import MatrixError
 
-__all__ = ["compile_edition"]
+__all__ = ["TABLE_OF", "SourceFile", "compile_edition", "read_head", "sections_of"]
 
 R = TypeVar("R", bound=Row)
 
@@ -27,6 +27,10 @@ _FILES: dict[str, tuple[str, ...]] = {
     "advisories.yaml": ("advisories",),
     "ansible.yaml": ("ansible",),
     "causes.yaml": ("causes",),
+    "causes_container.yaml": ("causes",),
+    "causes_engine.yaml": ("causes",),
+    "causes_fabric.yaml": ("causes",),
+    "causes_machine.yaml": ("causes",),
     "components.yaml": ("components", "relations"),
     "container.yaml": ("tools", "stacks", "rules"),
     "cuda.yaml": ("toolkits", "rules"),
@@ -55,7 +59,7 @@ _FILES: dict[str, tuple[str, ...]] = {
 _HEAD = "edition.yaml"
 
 #: Sections that have another name than their table.
-_TABLE_OF = {"branches": "drivers", "rules": "driver_rules"}
+TABLE_OF = {"branches": "drivers", "rules": "driver_rules"}
 
 #: Without rows of these an edition is of no use. Causes may live elsewhere while they are written.
 _NEEDED = ("cuda.yaml", "drivers.yaml", "gpus.yaml", "pci_ids.yaml")
@@ -89,11 +93,11 @@ def compile_edition(sources: Mapping[str, bytes]) -> Edition:
             faults.add(place, "the file is missing")
             tables.incomplete.update(_FILES.get(name, ()))
         elif name == _HEAD:
-            head = _read_head(sources[name], faults)
+            head = read_head(name, sources[name], faults)
         elif name not in _FILES:
             faults.add(place, f"no such part of a matrix{nearest(name, _FILES)}")
         else:
-            _File(name, sources[name], faults, tables).read()
+            SourceFile(name, sources[name], faults, tables, kinds=sections_of(name), is_whole=True).read()
     if head is not None:
         judge_relations(tables, head.as_of, faults)
         judge_packages(tables, head.as_of, faults)
@@ -105,28 +109,54 @@ def compile_edition(sources: Mapping[str, bytes]) -> Edition:
     return _edition(head, tables, digest(sources))
 
 
-def _read_head(data: bytes, faults: Faults) -> _Head | None:
-    node = compose(_HEAD, data, faults)
-    return Reader(_HEAD, faults).struct(node, _Head, "") if node else None
+def read_head(file: str, data: bytes, faults: Faults) -> _Head | None:
+    """The name and day that a file of YAML begins with; None with the fault noted.
+
+    Where the file holds sections as well (an overlay does), they are left for whoever reads rows.
+    """
+    node = compose(file, data, faults)
+    if isinstance(node, MappingNode) and file != _HEAD:
+        known = _Head.__struct_fields__
+        own = [(key, value) for key, value in node.value if getattr(key, "value", None) in known]
+        node = MappingNode(node.tag, own, node.start_mark, node.end_mark)
+    return Reader(file, faults).struct(node, _Head, "") if node else None
 
 
 def _edition(head: _Head, tables: Tables, sha256: str) -> Edition:
-    sections = {table: section for section, table in _TABLE_OF.items()}
+    sections = {table: section for section, table in TABLE_OF.items()}
     rows: dict[str, Any] = {
         table: tuple(located.row for located in tables[sections.get(table, table)]) for table in TABLES
     }
     return Edition(name=head.name, as_of=head.as_of, digest=sha256, layout=layout(), **rows)
 
 
-def _kind(section: str) -> type[Row]:
-    return TABLES[_TABLE_OF.get(section, section)]
+def sections_of(name: str) -> dict[str, type[Row]]:
+    """The sections of a file of this name and their row types; none where a matrix has no such part."""
+    return {section: TABLES[TABLE_OF.get(section, section)] for section in _FILES.get(name, ())}
 
 
-class _File:
-    """One file on its way into the tables: its own `sources` and `defaults`, and its sections."""
+class SourceFile:
+    """One file on its way into the tables: its own `sources` and `defaults`, and its sections.
 
-    def __init__(self, name: str, data: bytes, faults: Faults, tables: Tables) -> None:
+    `kinds` are the sections that it may have; a whole one must have them all. `head` names keys that
+    somebody else reads.
+    """
+
+    def __init__(  # noqa: PLR0913 - a file is read with these
+        self,
+        name: str,
+        data: bytes,
+        faults: Faults,
+        tables: Tables,
+        *,
+        kinds: Mapping[str, type[Row]],
+        is_whole: bool = False,
+        head: tuple[str, ...] = (),
+    ) -> None:
         self._name = name
+        self._kinds = kinds
+        self._is_whole = is_whole
+        self._head = head
         self._faults = faults
         self._tables = tables
         self._reader = Reader(name, faults)
@@ -138,26 +168,28 @@ class _File:
         self._defaults: dict[str, Any] = {}
 
     def read(self) -> None:
-        sections, before = _FILES[self._name], len(self._faults)
+        """Put the rows of every section into the tables; what is wrong goes to the faults."""
+        sections, before = tuple(self._kinds), len(self._faults)
         parts = entries(self._node, Place(self._name, 1, ""), self._faults) if self._node else {}
         if not parts:
             self._tables.incomplete.update(sections)
             return
-        for key in parts.keys() - {"sources", "defaults", *sections}:
+        for key in parts.keys() - {"sources", "defaults", *sections, *self._head}:
             known = ("sources", "defaults", *sections)
             at = Place(self._name, parts[key].line, key)
             self._faults.add(at, f"unknown section{nearest(key, known)}")
         self._read_sources(parts.get("sources"))
         self._read_defaults(parts.get("defaults"))
         for key in sections:
-            self._read_section(key, _kind(key), parts.get(key))
+            self._read_section(key, self._kinds[key], parts.get(key))
         if len(self._faults) == before:
             self._refuse_unused()
 
     def _read_section(self, key: str, kind: type[Row], entry: Entry | None) -> None:
         self._section, before = key, len(self._faults)
         if entry is None:
-            self._faults.add(Place(self._name, 1, ""), f"`{key}` is missing")
+            if self._is_whole:
+                self._faults.add(Place(self._name, 1, ""), f"`{key}` is missing")
         else:
             rows = self._reader.rows(entry.node, kind, key, self._fill)
             self._tables[key].extend(self._sourced(row) for row in rows)
@@ -193,7 +225,7 @@ class _File:
     def _fill(self, given: dict[str, Any], at: Callable[[str], Place]) -> None:
         """What a row need not repeat: the file's defaults, and what its chip says."""
         for name, value in self._defaults.items():
-            if name in _kind(self._section).__struct_fields__:
+            if name in self._kinds[self._section].__struct_fields__:
                 given.setdefault(name, value)
         code = given.get("chip")
         if code is None or self._section != "gpus":

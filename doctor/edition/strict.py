@@ -343,7 +343,8 @@ class Reader:
 def _fields(kind: type[msgspec.Struct], _known: dict[type, dict[str, Any]] = {}) -> dict[str, Any]:  # noqa: B006
     """Fields of a row type by name, resolved once: resolving type hints costs more than reading a row."""
     if kind not in _known:
-        _known[kind] = {field.name: field for field in msgspec.structs.fields(kind)}
+        # Nobody writes `overlay`: the loader of overlays says where a row comes from.
+        _known[kind] = {f.name: f for f in msgspec.structs.fields(kind) if f.name != "overlay"}
     return _known[kind]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from doctor.core.relate.driver import relate_driver
 from doctor.core.relate.host import relate_host
 from doctor.core.relate.packages import relate_packages
+from doctor.core.relate.site import relate_site
 from doctor.core.relate.uses import relate_uses
 from doctor.core.solve.model import Model
 
@@ -17,3 +18,4 @@ def relate(model: Model) -> None:
     relate_driver(model)
     relate_host(model)
     relate_uses(model)
+    relate_site(model)

@@ -62,7 +62,7 @@ def _grouped(
         for row in universe.releases(component):
             value = feature(row)
             if value:
-                found.setdefault((value, row.source, row.confidence), []).append(row)
+                found.setdefault((value, row.source, row.confidence, row.overlay), []).append(row)
         return tuple((place[0], tuple(rows)) for place, rows in found.items())  # type: ignore[index]
 
     return universe.kept(f"{component} {key}", find)

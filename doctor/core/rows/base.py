@@ -23,3 +23,5 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     review_by: str
     unverified: tuple[str, ...] = ()
     note: str = ""
+    overlay: str = ""
+    """`NAME (FILE:LINE)` of the site overlay that a row comes from; empty for the edition's own."""

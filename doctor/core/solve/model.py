@@ -48,6 +48,8 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     nearest: str = ""
     doubt: str = ""
     """What is added to the sentence where it is not met: why that is no plain no."""
+    overlay: str = ""
+    """The site overlays whose rows it rests on."""
 
 
 class Model:
@@ -177,6 +179,7 @@ class Model:
             is_soft=is_soft,
             nearest=nearest,
             doubt=doubt,
+            overlay=", ".join(dict.fromkeys(row.overlay for row in rows if row.overlay)),
         )
         self.say(link, ((name, self.full(name) & ~mask), *alternatives))
 
