@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from doctor.core.checks import CHECKS
@@ -18,10 +18,11 @@ from doctor.edition.load import load_matrix
 from doctor.errors import EXIT_CODES
 from doctor.evidence.bundle import read_bundle
 from doctor.facts.read import read_host
+from doctor.report.pages import cause_page, finding_page
 from doctor.report.text import render_check
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/checks.md")
+PAGES = ("README.md", "docs/checks.md", "docs/findings.md", "docs/causes.md")
 
 #: Recorded hosts whose answers the README shows.
 SICK, WELL = "snap-open-1", "healthy-rocky9-proprietary"
@@ -51,6 +52,21 @@ def checks() -> str:
     return f"| id | what must hold | decides |\n|---|---|---|\n{rows}"
 
 
+def findings() -> str:
+    """The page of every check, as `explain ID` prints it."""
+    return _pages(finding_page(check, load_matrix()) for check in CHECKS)
+
+
+def causes() -> str:
+    """The page of every cause, as `explain ID` prints it."""
+    return _pages(cause_page(row) for row in load_matrix().edition.causes)
+
+
+def _pages(pages: Iterable[str]) -> str:
+    """One below the other, each heading a level deeper than it stands in a terminal."""
+    return "\n\n".join(page.replace("# ", "## ", 1) for page in pages)
+
+
 def _console(text: str) -> str:
     return f"```console\n$ mopt-doctor check\n{text}\n```"
 
@@ -66,6 +82,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "sample-ready": sample_ready,
     "exit-codes": exit_codes,
     "checks": checks,
+    "findings": findings,
+    "causes": causes,
 }
 
 

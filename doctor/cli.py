@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _PROMISE = "It changes nothing on the host, and asks no network."
+_PROMISE_OF_IMPORT = "It changes nothing on the host. It asks the package index, as pip is set up to."
 
 #: Options that may stand before a command, or without one; any other first option is one of `check`.
 _OF_NO_COMMAND = ("-h", "--help", "--version", "--debug")
@@ -184,6 +185,7 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     commands = parser.add_subparsers(metavar="COMMAND")
     adders = {"check": _add_check, "collect": _add_collect, "matrix": _add_matrix, "config": _add_config}
+    adders |= {"report": _add_report, "completion": _add_shell}
     for name, add in adders.items():
         if only in (name, "") or only not in adders:
             add(commands)
@@ -191,7 +193,8 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
 
 
 def _epilog(command: str = "") -> str:
-    return f"exit codes:\n{exit_code_table(command)}\n\n{_PROMISE}"
+    promise = _PROMISE_OF_IMPORT if command == "matrix import" else _PROMISE
+    return f"exit codes:\n{exit_code_table(command)}\n\n{promise}"
 
 
 _Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -221,8 +224,11 @@ class _InnerParser(argparse.ArgumentParser):
         """Words that begin with dashes and are no option of this command are what it is asked for."""
         if self.asks:
             words = [word for word in args or () if word != "--"]
-            options = [word for word in words if word in ("-h", "--help", "--debug", "--json")]
-            args = [*options, "--", *(word for word in words if word not in options)]
+            places = [n for n, word in enumerate(words) if word in ("-h", "--help", "--debug", "--json")]
+            for n, word in enumerate(words):
+                places += [n, n + 1] if word == "--overlay" else [n] if word.startswith("--overlay=") else []
+            options = [word for n, word in enumerate(words) if n in places]
+            args = [*options, "--", *(word for n, word in enumerate(words) if n not in places)]
         return super().parse_known_args(args, namespace)
 
 
@@ -242,11 +248,55 @@ def _add_look(one: argparse.ArgumentParser) -> None:
     one.add_argument("--ascii", action="store_true", help="no character beyond ASCII (also: MOPT_ASCII)")
 
 
+def _add_overlay(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--overlay",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="rows and rules of this site, on top of the matrix (repeatable; also: MOPT_OVERLAY)",
+    )
+
+
 def _add_source(one: argparse.ArgumentParser) -> None:
     one.add_argument("--sysroot", metavar="DIR", help="read a host below DIR: a chroot or a mounted disk")
     one.add_argument(
         "--timeout", metavar="S", help="seconds for the whole collection (15; also: MOPT_TIMEOUT)"
     )
+
+
+#: What a check can be written as; `doctor.report.forms` makes them.
+_FORMS = ("text", "json", "jsonl", "html", "junit", "prometheus", "ansible-facts", "nhc")
+
+
+def _add_form(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--format",
+        choices=_FORMS,
+        default="text",
+        metavar="FORM",
+        help=f"form of the answer: {', '.join(_FORMS)}",
+    )
+    one.add_argument("--json", action="store_true", help="the same as --format json")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE")
+    one.add_argument("--redact", action="store_true", help="replace names, users, addresses, serials, UUIDs")
+
+
+def _add_report(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "report", "write a saved answer in another form", "report:run")
+    one.add_argument(
+        "file", metavar="FILE", help="what `--json` or `-o` of another command wrote; - is stdin"
+    )
+    _add_form(one)
+    one.add_argument("-v", "--verbose", action="store_true", help="every check")
+    _add_look(one)
+
+
+def _add_shell(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "completion", "print the completion script of a shell", "shell:completion")
+    one.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    page = _command(commands, "man", "print the man page (roff)", "shell:man")
+    page.add_argument("-o", dest="output", metavar="FILE", help="write it to FILE")
 
 
 def _add_check(commands: _Commands) -> None:  # type: ignore[valid-type]
@@ -259,13 +309,18 @@ def _add_check(commands: _Commands) -> None:  # type: ignore[valid-type]
         " nvidia-smi, collect_env, dmesg, dkms status, lspci -nn, and the like",
     )
     _add_source(one)
-    one.add_argument("--goal", default="present", metavar="GOAL", help="what the host is for (present)")
+    one.add_argument(
+        "--goal",
+        action="append",
+        default=[],
+        metavar="GOAL",
+        help="what the host is for: vllm==0.33.0,use=fp8, or a goal file (present)",
+    )
+    _add_overlay(one)
     one.add_argument("--only", action="append", default=[], metavar="AREA,ID", help="these checks only")
     one.add_argument("--skip", action="append", default=[], metavar="AREA,ID", help="not these checks")
     one.add_argument("--list-checks", action="store_true", help="list the checks and end")
-    one.add_argument("--format", choices=("text", "json"), default="text", help="form of the answer (text)")
-    one.add_argument("--json", action="store_true", help="the same as --format json")
-    one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE")
+    _add_form(one)
     one.add_argument("--strict", action="store_true", help="warnings count as failures")
     one.add_argument("-v", "--verbose", action="store_true", help="every check, and the facts")
     one.add_argument("-q", "--quiet", action="store_true", help="the first line only")
@@ -283,7 +338,7 @@ def _add_collect(commands: _Commands) -> None:  # type: ignore[valid-type]
 
 def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(commands, "matrix", "look into the compatibility matrix", "matrix:show")
-    one.set_defaults(kind=None, query="", json=False)
+    one.set_defaults(kind=None, query="", json=False, overlay=[])
     inner = one.add_subparsers(metavar="COMMAND", parser_class=_InnerParser)
     show = _command(inner, "matrix show", "show the edition, or the rows of one thing in it", "matrix:show")
     assert isinstance(show, _InnerParser)
@@ -291,6 +346,7 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     show.add_argument("kind", nargs="?", help="gpu, driver, cuda, vllm, torch, os, kernel, flag, metric, …")
     show.add_argument("query", nargs="?", default="", help="H200, 580.126.20, 0.33.0, --swap-space, …")
     show.add_argument("--json", action="store_true", help="rows as JSON")
+    _add_overlay(show)
     _add_pick(inner)
     _add_why(inner)
     validate = _command(
@@ -298,11 +354,37 @@ def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]
     )
     validate.add_argument("directory", nargs="?", metavar="DIR", help="a matrices folder (the installed one)")
     validate.add_argument("--stats", action="store_true", help="count rows")
+    _add_overlay(validate)
+    _add_diff(inner)
+    _add_import(inner)
+
+
+def _add_diff(inner: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(inner, "matrix diff", "compare two editions, and the answers they give", "matrix_diff:run")
+    one.add_argument("before", metavar="A", help="a matrices folder, or an edition.json")
+    one.add_argument("after", metavar="B", nargs="?", help="another one (the installed one)")
+    one.add_argument("--json", action="store_true", help="the answer as JSON")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE")
+
+
+def _add_import(inner: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(
+        inner, "matrix import", "draft rows for new releases, for a person to finish", "matrix_import:run"
+    )
+    one.add_argument("spec", metavar="SPEC", help="vllm, torch, …: what is newer; vllm==0.33.0: just that")
+    one.add_argument("--from", dest="source", metavar="FILE", help="draft from what --save kept: no network")
+    one.add_argument("--save", metavar="FILE", help="keep what the index said")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the rows to FILE")
+    one.add_argument("--pre", action="store_true", help="release candidates, too")
+    one.add_argument("--offline", action="store_true", help="refuse to ask the network")
+    one.add_argument("--python", metavar="PYTHON", help="the interpreter whose pip is asked (this one)")
 
 
 def _add_target(one: argparse.ArgumentParser) -> None:
     """A machine that need not be there; without any of these it is this host."""
-    one.add_argument("--from", dest="bundle", metavar="FILE", help="a bundle of `collect`: that host")
+    one.add_argument(
+        "--from", dest="bundle", metavar="FILE", help="that host: a bundle, or a report as of `check`"
+    )
     one.add_argument("--gpu", action="append", default=[], metavar="NAME", help="H200, 10de:2335, B200x8")
     one.add_argument("--os", metavar="NAME", help="ubuntu-24.04, rocky-9, …")
     one.add_argument("--kernel", metavar="RELEASE", help="6.8")
@@ -314,7 +396,10 @@ def _add_target(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--hold", action="append", default=[], metavar="NAME", help="what must stay as it is (repeatable)"
     )
-    one.add_argument("--goal", action="append", default=[], metavar="GOAL", help="vllm==0.33.0,use=fp8, …")
+    one.add_argument(
+        "--goal", action="append", default=[], metavar="GOAL", help="vllm==0.33.0,use=fp8, …, or a goal file"
+    )
+    _add_overlay(one)
     one.add_argument("--json", action="store_true", help="the answer as JSON")
 
 
@@ -328,6 +413,8 @@ def _add_pick(inner: _Commands) -> None:  # type: ignore[valid-type]
 def _add_why(inner: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(inner, "matrix why", "explain why a combination holds, or does not", "matrix_why:run")
     one.add_argument("spec", nargs="*", metavar="SPEC", help="driver==570.133.20 vllm==0.33.0, flag:NAME, …")
+    one.add_argument("--env", metavar="PATH", help="would this Python environment run (a prefix or its python)")
+    one.add_argument("--image", metavar="FILE", help="would this image: output of `docker inspect`; - is stdin")
     _add_target(one)
 
 

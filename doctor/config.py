@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +17,9 @@ __all__ = [
     "check_root_ownership",
     "data_dir",
     "load_settings",
+    "overlay_folders",
     "ownership_faults",
+    "refuse_untrusted",
     "refuse_engine_mix",
 ]
 
@@ -27,6 +29,7 @@ _VARIABLES = {
     "timeout_s": "MOPT_TIMEOUT",
     "no_color": "NO_COLOR",
     "ascii": "MOPT_ASCII",
+    "overlays": "MOPT_OVERLAY",
 }
 
 
@@ -46,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float
     colour: bool
     ascii_only: bool
+    overlays: tuple[str, ...] = ()
+    """Folders of site overlays, the later ones over the earlier."""
     origins: tuple[Setting, ...] = ()
 
 
@@ -67,6 +72,7 @@ def load_settings(
     timeout_s: str | None = None,
     no_color: bool = False,
     ascii_only: bool = False,
+    overlays: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     stdout_is_terminal: bool = False,
 ) -> Settings:
@@ -82,11 +88,13 @@ def load_settings(
         (ascii_only, "option --ascii"), (bool(environ.get("MOPT_ASCII")), "environment MOPT_ASCII")
     )
     data = environ.get("MOPT_DATA")
+    sites, sites_origin = _overlays(overlays, environ)
     return Settings(
         data=data or _package_parent(),
         timeout_s=budget,
         colour=colour,
         ascii_only=plain,
+        overlays=sites,
         origins=(
             Setting(
                 name="data",
@@ -96,6 +104,7 @@ def load_settings(
             Setting(name="timeout_s", value=f"{budget:g}", origin=origin),
             Setting(name="colour", value=str(colour).lower(), origin=colour_origin),
             Setting(name="ascii", value=str(plain).lower(), origin=plain_origin),
+            Setting(name="overlays", value=os.pathsep.join(sites) or "none", origin=sites_origin),
         ),
     )
 
@@ -129,6 +138,29 @@ def _colour(no_color: bool, environ: Mapping[str, str], terminal: bool) -> tuple
     if environ.get("TERM") == "dumb":
         return False, "environment TERM=dumb"
     return terminal, "stdout is a terminal" if terminal else "stdout is no terminal"
+
+
+def _overlays(options: Sequence[str], environ: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+    """Those of the options, else those of the environment. Raises UsageError on a name of nothing."""
+    if options:
+        if "" in options:
+            raise UsageError("`--overlay` is given, and names nothing")
+        return tuple(options), "option --overlay"
+    named = tuple(part for part in (environ.get("MOPT_OVERLAY") or "").split(os.pathsep) if part)
+    return named, "environment MOPT_OVERLAY" if named else "default"
+
+
+def overlay_folders(options: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """The folders of site overlays, each of which is there and may be believed.
+
+    Raises UsageError on one that is no folder; as root, ConfigError on one that somebody else can change.
+    """
+    folders, origin = _overlays(options, environ)
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise UsageError(f"the overlay `{folder}` ({origin}) is not a directory")
+        refuse_untrusted(folder, "the overlay")
+    return folders
 
 
 # --- the ownership rule ---------------------------------------------------------------------------
@@ -234,6 +266,22 @@ def check_root_ownership(settings: Settings) -> None:
                 "`/opt/mopt-doctor/bin/mopt-doctor check`",
                 "or run it as the owner: most of `check` needs no root",
             ),
+        )
+
+
+def refuse_untrusted(path: str, what: str) -> None:
+    """Root believes no overlay and no goal file that somebody else could have written. Else does nothing.
+
+    Raises ConfigError with the commands that mend it.
+    """
+    if os.geteuid() != 0:
+        return
+    faults = list(dict.fromkeys(ownership_faults(path)))
+    if faults:
+        shown = [*faults[:_FAULTS_SHOWN], *_rest(len(faults) - _FAULTS_SHOWN)]
+        raise ConfigError(
+            f"root would believe {what} `{path}`, which another user can change:\n  " + "\n  ".join(shown),
+            hints=(f"`chown -R root:root {path}`", f"`chmod -R go-w {path}`", "the same for its parents"),
         )
 
 

@@ -39,6 +39,11 @@ COMMAND_CODES: dict[str, dict[int, str]] = {
     "matrix pick": {0: "a stack", 1: "a conflict: no stack", 3: "could not tell"},
     "matrix why": {0: "it holds", 1: "it does not hold", 3: "could not tell"},
     "matrix validate": {0: "no fault", 2: "faults, or nothing to validate"},
+    "matrix diff": {0: "compared"},
+    "matrix import": {0: "drafted, or nothing to draft", 3: "pip gave no answer"},
+    "report": {0: "written"},
+    "completion": {0: "printed"},
+    "man": {0: "printed"},
     "config": {0: "shown"},
     "config show": {0: "shown"},
 }

@@ -11,7 +11,10 @@ __all__ = [
     "COLLECT_GRACE_S",
     "FOREIGN_PASTE_BYTES_MAX",
     "FOREIGN_UNPACKED_BYTES_MAX",
+    "INDEX_ANSWER_BYTES_MAX",
+    "INDEX_ANSWER_S",
     "MATRIX_DEPTH_MAX",
+    "MATRIX_EDITION_BYTES_MAX",
     "MATRIX_FILE_BYTES_MAX",
     "MATRIX_NODES_MAX",
 ]
@@ -36,8 +39,15 @@ BUNDLE_SCOPES_MAX = 100
 MATRIX_FILE_BYTES_MAX = 4 * 1024 * 1024
 MATRIX_NODES_MAX = 500_000
 MATRIX_DEPTH_MAX = 12
+#: The compiled edition has 0.85 MB.
+MATRIX_EDITION_BYTES_MAX = 32 * 1024 * 1024
 
 #: A bug report unpacks to 0.2 to 18 MB; a gzip bomb to what it likes.
 FOREIGN_UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 #: Pasted text is read as a whole.
 FOREIGN_PASTE_BYTES_MAX = 8 * 1024 * 1024
+
+#: One question to pip: a project's files take a second, METADATA of 20 releases of torch half a minute.
+INDEX_ANSWER_S = 300.0
+#: The files of torch and METADATA of 20 releases are 1 MB; an answer that was saved is no larger.
+INDEX_ANSWER_BYTES_MAX = 32 * 1024 * 1024

@@ -188,7 +188,8 @@ def test_a_bundle_is_whole(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_host_gets_the_same_verdict(name: str) -> None:
     """Facts written down and read again judge as the evidence did."""
-    from doctor.report.machine import from_json, to_json
+    from doctor.report.machine import to_json
+    from doctor.report.saved import from_json
 
     saved = [one for one in (from_json(to_json(h)) for h in scopes(name)) if isinstance(one, Host)]
     again = judge_scopes(saved, load_matrix(), tool="mopt-doctor test")

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 
 from doctor.config import Settings, load_settings, refuse_engine_mix
+from doctor.core.goal import PRESENT, Goal
 from doctor.errors import UsageError
 
 TYPE_CHECKING = False  # the import of typing is not free
@@ -30,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         from doctor.commands import verdict
 
         return verdict.list_checks(options)
-    _refuse_early(options)
+    goal = _refuse_early(options)
     settings = _settings(options)
     refuse_engine_mix()
     started = perf_counter()
@@ -38,17 +39,23 @@ def run(options: argparse.Namespace) -> int:
         # 60 ms of CPU (CPython 3.11): matrix, checks and facts are loaded while the collector works.
         from doctor.commands import verdict
 
-        return verdict.give(options, settings, live, started)
+        return verdict.give(options, settings, live, started, goal)
 
 
-def _refuse_early(options: argparse.Namespace) -> None:
+def _refuse_early(options: argparse.Namespace) -> Goal:
     """What is wrong with the command line is said before anything is started."""
     if options.sysroot and not os.path.isdir(options.sysroot):  # noqa: PTH112 - pathlib costs 4 ms here
         raise UsageError(f"the sysroot `{options.sysroot}` is not a directory")
-    if options.only or options.skip or options.goal != "present":
+    if options.only or options.skip:
         from doctor.commands import verdict
 
         verdict.refuse_unknown(options)
+    if not options.goal:
+        return PRESENT
+    # 60 ms: the grammar of goals and the resolver, which no goal `present` needs.
+    from doctor.commands.ask import checked_goal
+
+    return checked_goal(options)
 
 
 def _collecting(options: argparse.Namespace, settings: Settings) -> AbstractContextManager[Collecting | None]:
@@ -63,6 +70,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     return load_settings(
         timeout_s=options.timeout,
         no_color=options.no_color,
+        overlays=options.overlay,
         ascii_only=options.ascii or not _speaks_unicode(),
         stdout_is_terminal=sys.stdout.isatty() and not options.output,
     )

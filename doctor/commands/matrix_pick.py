@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 
-from doctor.commands.ask import goal_of, target_of_options, unsaid
+from doctor.commands.ask import goal_of, matrix_of, target_of_options, unsaid
 from doctor.commands.output import write_answer
 from doctor.core.chain import also_of, changes_of, components_of, conflict, keeps_of, reasons
 from doctor.core.goal import Goal, Policy
 from doctor.core.hints import find_hints
 from doctor.core.notes import advice, notes
 from doctor.core.resolve import Resolution, ask, judge_model, more
+from doctor.core.site import overlay_effect
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import OtherStack, StackReport
 from doctor.core.target import Target
 from doctor.core.why import nearest
-from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
 
 __all__ = ["pick", "run"]
@@ -26,7 +26,7 @@ _ALTERNATIVES_MAX = 20
 
 def run(options: argparse.Namespace) -> int:
     """Pick a stack: 0 with one, 1 for a conflict, 3 where the matrix cannot tell."""
-    universe = Universe(load_matrix())
+    universe = Universe(matrix_of(options))
     target, goal = target_of_options(options, universe.matrix), goal_of(options.goal)
     if not 0 <= options.alternatives <= _ALTERNATIVES_MAX:
         raise UsageError(f"`--alternatives` takes 0 to {_ALTERNATIVES_MAX}")
@@ -68,6 +68,8 @@ def pick(universe: Universe, target: Target, goal: Goal, *, alternatives: int = 
         if is_yes
         else (),
         other_policy=_of_other_policy(resolution) if is_yes else None,
+        overlays=universe.matrix.overlay_names,
+        overlay_effect=overlay_effect(universe, resolution, target, mode="pick", policy=policy),
     )
 
 

@@ -52,6 +52,8 @@ _TITLES = {
     "quantization_gates": "quantization gate of ",
     "quantization_support": "quantization support of ",
     "relations": "relation ",
+    "sxids": "SXid ",
+    "xids": "Xid ",
 }
 
 #: What `origin` says already.

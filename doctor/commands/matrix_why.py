@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from doctor.commands.ask import goal_of, target_of_options
+from doctor.commands.ask import goal_of_specs, matrix_of, target_of_options
 from doctor.commands.output import write_answer
-from doctor.core.goal import parse_term
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import WhyReport
 from doctor.core.why import why
-from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
 
 __all__ = ["explain", "run"]
@@ -18,7 +16,12 @@ __all__ = ["explain", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Explain a combination: 0 yes, 1 no, 3 unknown."""
-    report = explain(Universe(load_matrix()), options)
+    if options.env or options.image:
+        from doctor.commands.matrix_env import explain_place
+
+        report = explain_place(options, matrix_of(options))
+    else:
+        report = explain(Universe(matrix_of(options)), options)
     if options.json:
         from doctor.report.machine import to_json
 
@@ -32,9 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 def explain(universe: Universe, options: argparse.Namespace) -> WhyReport:
     """The document of a question. Raises `UsageError` where nothing is asked."""
-    named = tuple(parse_term(text) for text in options.spec if ":" not in text)
-    things = [text for text in options.spec if ":" in text]
-    goal = goal_of([*options.goal, *things], named)
+    goal = goal_of_specs(options.spec, options.goal)
     target = target_of_options(options, universe.matrix, is_asked=bool(goal.terms or goal.uses or goal.names))
     if not (goal.terms or goal.uses or goal.names or target.have):
         what = "nothing that the matrix knows is installed there" if options.bundle else "nothing is asked"

@@ -11,12 +11,12 @@ import msgspec
 
 from doctor import __version__
 from doctor.commands.output import write_answer
-from doctor.config import Settings
+from doctor.config import Settings, overlay_folders
 from doctor.core.check import Check
 from doctor.core.checks import CHECKS
 from doctor.core.evidence import Evidence
 from doctor.core.finding import AREAS, CheckReport
-from doctor.core.goal import PRESENT
+from doctor.core.goal import PRESENT, Goal
 from doctor.core.host import Host
 from doctor.core.judge import judge_scopes, selected
 from doctor.edition.load import load_matrix
@@ -31,15 +31,25 @@ _TEXT_WIDTH = 80
 _UNWRAPPED = 10_000
 
 
-def give(options: argparse.Namespace, settings: Settings, live: Collecting | None, started: float) -> int:
+def give(
+    options: argparse.Namespace,
+    settings: Settings,
+    live: Collecting | None,
+    started: float,
+    goal: Goal = PRESENT,
+) -> int:
     """Judge what `live` collects, or the bundle that the options name; returns the exit code."""
     checks = _chosen(options)
-    matrix = load_matrix()
+    matrix = load_matrix(overlays=overlay_folders(settings.overlays))
     evidence = live.evidence() if live else _read(options.bundle)
+    if options.redact:
+        from doctor.evidence.redact import redact
+
+        evidence = redact(evidence)
     collected = perf_counter()
     hosts = read_scopes(evidence)
     read = perf_counter()
-    report = judge_scopes(hosts, matrix, checks=checks, tool=f"mopt-doctor {__version__}")
+    report = judge_scopes(hosts, matrix, goal, checks=checks, tool=f"mopt-doctor {__version__}")
     report = _finish(
         msgspec.structs.replace(report, is_partial=bool(options.only or options.skip)),
         strict=options.strict,
@@ -49,18 +59,15 @@ def give(options: argparse.Namespace, settings: Settings, live: Collecting | Non
             "judge_ms": round((perf_counter() - read) * 1000, 1),
         },
     )
-    write_answer(_render(report, hosts, options, settings), options.output)
+    answer = _render(report, hosts, options, settings)
+    # Others read these files at any moment.
+    write_answer(answer, options.output, whole=options.format in ("prometheus", "ansible-facts"))
     return report.exit_code
 
 
 def refuse_unknown(options: argparse.Namespace) -> None:
-    """Raises UsageError on an area, a check or a goal that does not exist."""
+    """Raises UsageError on an area or a check that does not exist."""
     _chosen(options)
-    if options.goal != PRESENT.text:
-        raise UsageError(
-            f"`check` does not judge for the goal `{options.goal}` yet",
-            hints=("`--goal present` judges what is installed; it is the default",),
-        )
 
 
 def list_checks(options: argparse.Namespace) -> int:
@@ -109,10 +116,11 @@ def _finish(report: CheckReport, *, strict: bool, timings: dict[str, float]) -> 
 def _render(
     report: CheckReport, hosts: Sequence[Host], options: argparse.Namespace, settings: Settings
 ) -> bytes:
-    if options.json or options.format == "json":
-        from doctor.report.machine import to_json
+    form = "json" if options.json else options.format
+    if form != "text":
+        from doctor.report.forms import write_check
 
-        return to_json(report)
+        return write_check(report, form)
     from doctor.report.text import render_check
 
     text = render_check(

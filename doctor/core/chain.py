@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from doctor.core.goal import NAMED
+from doctor.core.goal import NAMED, SENTENCE
 from doctor.core.notes import notes
 from doctor.core.resolve import Resolution
 from doctor.core.solve.costs import change_cost, present
 from doctor.core.solve.explain import sentence
 from doctor.core.solve.model import ABSENT, OTHER, Model
+from doctor.core.solve.properties import GPU_PROPERTIES
 from doctor.core.stack import Because, Change
 
 __all__ = [
@@ -25,12 +26,13 @@ __all__ = [
 ]
 
 #: How variables begin that stand for a wish.
-WISHES = ("use=", *(f"{kind}:" for kind in NAMED))
+WISHES = ("use=", *(f"{kind}:" for kind in (*NAMED, SENTENCE)))
 
 
 def is_gpu(name: str) -> bool:
-    """Whether a variable is a card or its capability."""
-    return name.partition("#")[0] in ("gpu", "compute-capability")
+    """Whether a variable is a card, its capability, or another property of it."""
+    name = name.partition("#")[0]
+    return name in ("gpu", "compute-capability") or name in GPU_PROPERTIES
 
 
 # --- chains ---------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     matrix: Matrix
     goal: Goal = PRESENT
+    others: tuple[Host, ...] = ()
+    """The scopes beside it, which a goal may be about: containers and environments."""
     memo: dict[str, Any] = {}
     """Answers that many claims ask for; filled by `doctor.core.views`, the same for the same host."""
 

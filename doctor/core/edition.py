@@ -20,11 +20,14 @@ from doctor.core.rows.engine import (
     QuantizationMethod,
     QuantizationSupport,
 )
+from doctor.core.rows.folklore import FolkloreRow
 from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
 from doctor.core.rows.package import AnsibleLine, Component, HardwareSupport, Release, ToolRelease
 from doctor.core.rows.relation import Advisory, ReferenceStack, Relation
+from doctor.core.rows.signature import SignatureRow, Suspect
 from doctor.core.rows.speed import GpuSpeed, SpeedRange
 from doctor.core.rows.system import KernelBuild, KernelRow, StableChange, SystemRow
+from doctor.core.rows.xid import DriverBug, DriverRange, SxidRow, XidRow
 from doctor.core.versions import Version
 from doctor.errors import MatrixError
 
@@ -40,6 +43,9 @@ TABLES: dict[str, type[Row]] = {
     "driver_rules": DriverRule,
     "toolkits": ToolkitRow,
     "causes": CauseRow,
+    "xids": XidRow,
+    "sxids": SxidRow,
+    "driver_bugs": DriverBug,
     "components": Component,
     "releases": Release,
     "tools": ToolRelease,
@@ -63,9 +69,11 @@ TABLES: dict[str, type[Row]] = {
     "makers": GpuMaker,
     "product_classes": ProductClass,
     "changes": ChangeCost,
+    "folklore": FolkloreRow,
+    "signatures": SignatureRow,
 }
 
-_NESTED: tuple[type[msgspec.Struct], ...] = (KernelBuild, RemedyRow, StableChange, ToolkitUpdate)
+_NESTED: tuple[type[msgspec.Struct], ...] = (DriverRange, KernelBuild, RemedyRow, StableChange, Suspect, ToolkitUpdate)
 
 
 class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +95,9 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     driver_rules: tuple[DriverRule, ...]
     toolkits: tuple[ToolkitRow, ...]
     causes: tuple[CauseRow, ...]
+    xids: tuple[XidRow, ...] = ()
+    sxids: tuple[SxidRow, ...] = ()
+    driver_bugs: tuple[DriverBug, ...] = ()
     components: tuple[Component, ...] = ()
     releases: tuple[Release, ...] = ()
     tools: tuple[ToolRelease, ...] = ()
@@ -110,6 +121,8 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     makers: tuple[GpuMaker, ...] = ()
     product_classes: tuple[ProductClass, ...] = ()
     changes: tuple[ChangeCost, ...] = ()
+    folklore: tuple[FolkloreRow, ...] = ()
+    signatures: tuple[SignatureRow, ...] = ()
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from doctor.core.link import Because, GoalStack
+
 __all__ = [
     "AREAS",
     "Area",
@@ -87,6 +89,8 @@ class Finding(_Value, frozen=True, kw_only=True):
     """Evidence items it was read from."""
     is_critical: bool = False
     """Whether an unknown here leaves the verdict open."""
+    overlay: str = ""
+    """The site overlays without which it would say something else."""
 
 
 class Cause(_Value, frozen=True, kw_only=True):
@@ -156,3 +160,9 @@ class CheckReport(_Value, frozen=True, kw_only=True):
     """Whether `--only` or `--skip` left checks out: the verdict is about those that ran."""
     timings: dict[str, float] = {}
     """Milliseconds by stage."""
+    stack: GoalStack | None = None
+    """What the goal asks for on this host, where something does; null for the goal `present`."""
+    conflict: tuple[Because, ...] = ()
+    """Why no stack meets the goal here, or what is not known of it."""
+    overlays: tuple[str, ...] = ()
+    """Site overlays in force; a finding that rests on them names them."""

@@ -1,7 +1,7 @@
 """The goal a host is judged against, and its grammar. Without a wish it is `present`.
 
 `vllm==0.33.0,use=fp8,delivery=venv,policy=repair`: terms joined by commas. A term is a component with a
-version set, `use=WORD`, `delivery=WORD`, `policy=WORD`, `flag:NAME` or `metric:NAME`.
+version set or without one (`vllm`: the newest that fits), `use=WORD`, `delivery=WORD`, `policy=WORD`, or `KIND:NAME` such as `flag:NAME` and `model:NAME`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ __all__ = [
     "NAMED",
     "POLICIES",
     "PRESENT",
+    "SENTENCE",
     "USES",
     "Delivery",
     "Goal",
@@ -26,6 +27,7 @@ __all__ = [
     "Policy",
     "Term",
     "Use",
+    "is_term",
     "parse_goal",
     "parse_term",
 ]
@@ -39,9 +41,19 @@ DELIVERIES: tuple[Delivery, ...] = ("venv", "container", "system")
 USES: tuple[Use, ...] = ("fp8", "int8", "kv-fp8", "nvcc", "engine-build", "driver")
 
 #: Kinds of names that a goal can ask about.
-NAMED = ("flag", "metric", "route", "variable", "program", "field", "path")
+NAMED = (
+    *("flag", "metric", "route", "variable", "program", "field", "path"),
+    *("default", "model", "quantization", "kv-cache"),
+)
+#: The kind of a sentence in plain words; it has commas, so that no goal of terms can hold one.
+SENTENCE = "sentence"
 _TERM = pattern(r"([a-z][a-z0-9-]*)\s*((?:~=|==|!=|<=|>=|<|>).*)", re.DOTALL)
+_BARE = pattern(r"[a-z][a-z0-9-]*")
 _CONTINUES = pattern(r"\s*(~=|==|!=|<=|>=|<|>)")
+
+
+#: The set of a component that is named without one: any version, and of these the newest that fits.
+_ANY = "*"
 
 
 class Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,7 +65,7 @@ class Term(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def text(self) -> str:
         """As it is written in a goal."""
-        return f"{self.component}{self.spec}"
+        return f"{self.component}{'' if self.spec == _ANY else self.spec}"
 
 
 class NamedThing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,6 +108,8 @@ def parse_goal(text: str) -> Goal:
         elif part.partition(":")[0] in NAMED:
             kind, _colon, name = part.partition(":")
             found["names"].append(NamedThing(kind=kind, name=_filled(name, part)))
+        elif _BARE.fullmatch(part):
+            found["terms"].append(Term(component=part, spec=_ANY))
         else:
             found["terms"].append(parse_term(part))
     return Goal(
@@ -108,6 +122,11 @@ def parse_goal(text: str) -> Goal:
     )
 
 
+def is_term(text: str) -> bool:
+    """Whether a text has the form of a term, whatever it names."""
+    return _TERM.fullmatch(text.strip()) is not None
+
+
 def parse_term(text: str) -> Term:
     """`driver==570.133.20` as a term. Raises `UsageError` when it is none."""
     match = _TERM.fullmatch(text.strip())
@@ -116,7 +135,8 @@ def parse_term(text: str) -> Term:
             f"`{text.strip()}` is no term of a goal",
             hints=(
                 "a component with a version set: `vllm==0.33.0`, `cuda>=12.8`",
-                f"or `use=` {', '.join(USES)}; `delivery=`, `policy=`, `flag:NAME`, `metric:NAME`",
+                f"or `use=` {', '.join(USES)}; `delivery=`, `policy=`",
+                f"or a name: `{'`, `'.join(f'{kind}:' for kind in NAMED)}`",
             ),
         )
     return Term(component=match.group(1), spec=re.sub(r"\s+", "", match.group(2)))

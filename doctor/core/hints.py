@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from doctor.core.chain import WISHES, changes_of, components_of, is_gpu
+from doctor.core.relate.standing import STANDING
 from doctor.core.resolve import Resolution, ask
 from doctor.core.solve.costs import costs, present
 from doctor.core.solve.explain import Relaxed, admissible, relaxed, runs_of, spec_of
@@ -56,7 +57,7 @@ def _rank(model: Model, one: Relaxed) -> tuple[int, int, str]:
 
 def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[int]]) -> Hint | None:
     name = one.component
-    if name.startswith(WISHES):
+    if name.startswith(WISHES) or name in STANDING:
         return None
     rest = against - one.dropped
     if _is_machine(name):
@@ -114,11 +115,16 @@ def _machine_hint(model: Model, one: Relaxed, rest: frozenset[int]) -> Hint | No
     if not is_gpu(name):
         words = {"glibc": "a newer system, or a container image with its own C library"}
         return Hint(text=words.get(name, f"another {name}"))
-    number = name.removeprefix("gpu")
-    kind = next(kind for kind, card, _capability in model.gpus if card == name)
+    component, _mark, number = name.partition("#")
+    tail = f"#{number}" if number else ""
+    kind = next((kind for kind, card, _capability in model.gpus if card == f"gpu{tail}"), None)
+    if kind is None:
+        return None
     if kind.maker == "other":
         return Hint(text="an NVIDIA GPU")
-    capability = f"compute-capability{number}"
+    if component not in ("gpu", "compute-capability"):
+        return Hint(text="another GPU")
+    capability = f"compute-capability{tail}"
     mask = admissible(model, capability, rest)
     positions = [p for p in range(mask.bit_length()) if mask >> p & 1]
     if not positions or mask == model.full(capability):
@@ -142,6 +148,9 @@ def _instead(model: Model, core: Sequence[int]) -> list[Hint]:
         link = model.links[number]
         if link.relation == "name-in-release" and link.nearest and not link.is_soft:
             found.append(Hint(text=f"{link.nearest} in its place"))
+        row = next((row for row in model.universe.matrix.edition.folklore if row.id == link.relation), None)
+        if row is not None and not link.is_soft:
+            found += [Hint(text=text) for text in row.instead]
         if link.relation == "vendor-not-nvidia":
             found.append(Hint(text="an NVIDIA GPU"))
         owners = model.universe.matrix.edition.owners

@@ -6,7 +6,7 @@ it into `unknown`.
 
 Longer than this project's other files: it is the one vocabulary of facts, declarations only, and a
 reader looks a fact up in one place. What joins GPUs, runs containers, carries tensors and stands
-around the cards lies beside it: `host_fabric`, `host_container`, `host_network`, `host_machine`.
+around the cards lies beside it: `host_fabric`, `host_container`, `host_engine`, `host_network`, `host_machine`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from doctor.core.fact import (
     known,
 )
 from doctor.core.host_container import Containers
+from doctor.core.host_engine import Environment
 from doctor.core.host_fabric import Fabric
 from doctor.core.host_machine import Machine
 from doctor.core.host_network import Network
@@ -66,6 +67,7 @@ __all__ = [
     "PlatformName",
     "Resources",
     "StuckItem",
+    "Sxid",
     "System",
     "Toolkit",
     "Unit",
@@ -244,6 +246,7 @@ class DkmsBuild(Value, frozen=True, kw_only=True):
 
 MessageKind = Literal[
     "xid",
+    "sxid",
     "api_mismatch",
     "open_modules_required",
     "unsupported_gpu",
@@ -286,6 +289,20 @@ class Xid(Value, frozen=True, kw_only=True):
     gpu: str
     count: int
     first_text: str
+    first_seconds: float | None = None
+    """Of the first one since boot, where its line carries it."""
+
+
+class Sxid(Value, frozen=True, kw_only=True):
+    """SXid events counted: how often one NVSwitch reported one code with one severity in one boot."""
+
+    code: int
+    switch: str
+    """PCI address of the NVSwitch: `0000:c1:00.0`."""
+    is_fatal: bool | None = None
+    """As the line says; None where it says neither."""
+    count: int
+    first_text: str
 
 
 class BootLog(Value, frozen=True, kw_only=True):
@@ -294,6 +311,7 @@ class BootLog(Value, frozen=True, kw_only=True):
     index: int
     messages: tuple[KernelMessage, ...]
     xids: tuple[Xid, ...] = ()
+    sxids: tuple[Sxid, ...] = ()
     is_complete: bool = True
     """False when the ring had wrapped or the log was cut: absence of a message proves nothing."""
 
@@ -600,31 +618,6 @@ class Packages(Value, frozen=True, kw_only=True):
     automatic_update_exclusions: Fact[tuple[str, ...]] = NOT_COLLECTED
     """Patterns that these updates leave alone."""
     reboot_required: Fact[bool] = NOT_COLLECTED
-
-
-# --- Python environments --------------------------------------------------------------------------
-
-
-class Environment(Value, frozen=True, kw_only=True):
-    """A Python environment as `collect_env` describes it from inside. Empty, None: it did not say."""
-
-    python: Dotted | None = None
-    """The interpreter: `3.12.3`."""
-    glibc: Dotted | None = None
-    """The C library the interpreter runs on: inside a container, the image's."""
-    torch: str = ""
-    """As the package names itself: `2.9.1+cu129`."""
-    torch_cuda: Dotted | None = None
-    """The CUDA that torch was built with; None for a build without CUDA, too."""
-    vllm: str = ""
-    tensorrt: str = ""
-    tensorrt_llm: str = ""
-    wheels: dict[str, str] = {}
-    """`nvidia-*` packages and their versions: `nvidia-nccl-cu12`, …"""
-    is_cuda_available: bool | None = None
-    """What `torch.cuda.is_available()` returned there and then."""
-    gpus: tuple[str, ...] = ()
-    """Names, by torch's index."""
 
 
 # --- the whole ------------------------------------------------------------------------------------

@@ -45,9 +45,13 @@ def judge(
     *,
     checks: Sequence[Check] = CHECKS,
     tool: str = "",
+    others: Sequence[Host] = (),
 ) -> CheckReport:
-    """The whole answer about one scope for one goal. Pure: the same host gives the same answer."""
-    case = Case(host=host, matrix=matrix, goal=goal)
+    """The whole answer about one scope for one goal. Pure: the same host gives the same answer.
+
+    `others` are the scopes beside it: a goal is met where an engine lies, and that is there.
+    """
+    case = Case(host=host, matrix=matrix, goal=goal, others=tuple(others))
     findings = run_checks(case, checks)
     causes, advice = (_in_scope(found, host.scope) for found in name_causes(case, findings))
     verdict = _verdict(findings)
@@ -65,6 +69,9 @@ def judge(
         advice=advice,
         taken_at=host.collection.taken_at,
         root=host.collection.root,
+        stack=getattr(case.memo.get("goal"), "stack", None),
+        conflict=getattr(case.memo.get("goal"), "conflict", ()),
+        overlays=matrix.overlay_names,
     )
 
 
@@ -81,15 +88,42 @@ def judge_scopes(
     The first scope that checks exist for speaks for the machine (`host`, `taken_at`, `root`). Each other
     one is in `scopes` only when some check had something to judge there. Causes of the worst scopes
     stand first. Where there is nothing to judge, the verdict is unknown. Raises ValueError without a host.
+    A finding that would be another without the site's overlays names them.
     """
     if not hosts:
         raise ValueError("there is no host to judge")
+    found = _judge_scopes(hosts, matrix, goal, checks=checks, tool=tool)
+    if not matrix.overlays:
+        return found
+    plain = _judge_scopes(hosts, matrix.without_overlays(), goal, checks=checks, tool=tool)
+    names = ", ".join(matrix.overlay_names)
+    same = {_bare(f) for f in plain.findings}
+    findings = (f if _bare(f) in same else msgspec.structs.replace(f, overlay=names) for f in found.findings)
+    return msgspec.structs.replace(found, findings=tuple(findings))
+
+
+def _bare(finding: Finding) -> Finding:
+    """What a finding says by itself: its cause depends on the others beside it."""
+    return msgspec.structs.replace(finding, cause="", remedy=None)
+
+
+def _judge_scopes(
+    hosts: Sequence[Host], matrix: Matrix, goal: Goal, *, checks: Sequence[Check], tool: str
+) -> CheckReport:
     judgeable = [host for host in hosts if checks_for(host.scope, CHECKS)]
     if not judgeable:
         empty = judge(hosts[0], matrix, goal, checks=(), tool=tool)
         return msgspec.structs.replace(empty, verdict="unknown", exit_code=EXIT_OF["unknown"], scopes=())
     first, *others = [
-        judge(host, matrix, goal, checks=checks_for(host.scope, checks), tool=tool) for host in judgeable
+        judge(
+            host,
+            matrix,
+            goal,
+            checks=checks_for(host.scope, checks),
+            tool=tool,
+            others=[other for other in hosts if other is not host],
+        )
+        for host in judgeable
     ]
     judged = [first, *(one for one in others if any(f.status != "skip" for f in one.findings))]
     if len(judged) == 1:

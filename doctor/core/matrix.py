@@ -18,6 +18,7 @@ from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
 from doctor.core.rows.package import Component, Release
 from doctor.core.rows.site import Overlay
 from doctor.core.rows.system import KernelRow, SystemRow
+from doctor.core.rows.xid import DriverBug, DriverRange, SxidRow, XidRow
 from doctor.core.versions import Dotted
 
 __all__ = [
@@ -99,6 +100,14 @@ class Matrix:
         return {row.id: row for row in self.edition.causes}
 
     @cached_property
+    def _xids(self) -> dict[int, XidRow]:
+        return {row.xid: row for row in self.edition.xids}
+
+    @cached_property
+    def _sxids(self) -> dict[int, SxidRow]:
+        return {code: row for row in self.edition.sxids for code in row.codes}
+
+    @cached_property
     def _components(self) -> dict[str, Component]:
         return {row.component: row for row in self.edition.components}
 
@@ -162,6 +171,18 @@ class Matrix:
     def cause(self, cause_id: str) -> CauseRow | None:
         return self._causes.get(cause_id)
 
+    def xid(self, code: int) -> XidRow | None:
+        """The row of an Xid code; None for a code newer than this edition."""
+        return self._xids.get(code)
+
+    def sxid(self, code: int) -> SxidRow | None:
+        """The row of an NVSwitch's SXid code."""
+        return self._sxids.get(code)
+
+    def driver_bugs(self, driver: Dotted) -> tuple[DriverBug, ...]:
+        """Known faults of a driver release that a later release mends."""
+        return tuple(bug for bug in self.edition.driver_bugs if any(_is_in(r, driver) for r in bug.ranges))
+
     def open_module(self, device_id: str) -> OpenModule | None:
         """Whether this GPU takes the open modules: product row, then id row, then architecture."""
         product, row = self.product(device_id), self.gpu(device_id)
@@ -223,3 +244,8 @@ def _common(rows: tuple[GpuRow, ...]) -> GpuRow:
         unlisted_subsystems=sum(row.unlisted_subsystems for row in rows),
         **{**differing, **shared},
     )
+
+
+def _is_in(span: DriverRange, driver: Dotted) -> bool:
+    is_late = span.fixed_in is not None and driver >= span.fixed_in
+    return driver.major == span.branch and not is_late and (span.since is None or driver >= span.since)

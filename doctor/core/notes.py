@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from doctor.core.folklore import read_sentence
+from doctor.core.goal import SENTENCE
+from doctor.core.relate.names import fact_of
 from doctor.core.resolve import Resolution
 from doctor.core.solve.costs import advisories_open, is_ended
 from doctor.core.solve.model import ABSENT, Model
@@ -24,8 +27,28 @@ def notes(resolution: Resolution) -> tuple[Because, ...]:
         found.append(_rule(model, "cuda-toolkit", "nvcc-not-driver", "nvcc-ignores-driver"))
     if driver is not None:
         found.append(_standing(model, driver))
-    found += [_safe_tool(resolution), *_code(resolution)]
+    found += [_safe_tool(resolution), *_code(resolution), *_sentences(model)]
     return tuple(note for note in found if note is not None)
+
+
+def _sentences(model: Model) -> list[Because | None]:
+    """The rows of sentences that hold."""
+    found: list[Because | None] = []
+    for named in model.goal.names:
+        row = read_sentence(model.universe.matrix.edition.folklore, named.name).row
+        if named.kind == SENTENCE and row is not None and row.holds:
+            fact, source = fact_of(model, row)
+            found.append(
+                Because(
+                    component=named.text,
+                    relation=row.id,
+                    text=fact,
+                    kind="note",
+                    source=source,
+                    confidence=row.confidence,
+                )
+            )
+    return found
 
 
 def _version(resolution: Resolution, name: str) -> Version | None:

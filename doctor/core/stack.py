@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
+from doctor.core.host_engine import Environment
+from doctor.core.link import Answer, Because, Change
 from doctor.core.target import Target
 
 __all__ = [
@@ -22,42 +22,8 @@ __all__ = [
 STACK_SCHEMA = "mopt.stack/1"
 WHY_SCHEMA = "mopt.why/1"
 
-Answer = Literal["yes", "no", "unknown"]
-
-
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of every value here."""
-
-
-class Because(_Value, frozen=True, kw_only=True):
-    """A link of a chain."""
-
-    component: str
-    """What it decides, or speaks of."""
-    relation: str
-    """`driver-floor-cuda13`; `goal:…`, `have:…`, `hold:…` for what was given, `gpu`, `os`, … for facts."""
-    text: str
-    kind: Literal["relation", "goal", "have", "hold", "fact", "note"] = "relation"
-    source: tuple[str, ...] = ()
-    confidence: str = "vendor"
-    is_known: bool = True
-    """False for what the matrix cannot tell: the answer is `unknown` because of it."""
-    overlay: str = ""
-    """`NAME (FILE:LINE)` of the site overlay that says it; empty where the edition does."""
-
-
-class Change(_Value, frozen=True, kw_only=True):
-    """A component that becomes another than it is."""
-
-    component: str
-    before: str = ""
-    """Empty where it is not there yet."""
-    after: str
-    spec: str = ""
-    """Every version that would do, where more than one does."""
-    minutes: int = 0
-    """In which the GPUs serve nothing; an estimate."""
-    needs_reboot: bool = False
 
 
 class Hint(_Value, frozen=True, kw_only=True):
@@ -105,6 +71,8 @@ class StackReport(_Value, frozen=True, kw_only=True):
     other_policy: OtherStack | None = None
     overlays: tuple[str, ...] = ()
     """Site overlays in force; links that rest on one name it."""
+    overlay_effect: tuple[Because, ...] = ()
+    """What they decided: each thing that would be otherwise without them."""
 
 
 class WhyReport(_Value, frozen=True, kw_only=True):
@@ -125,3 +93,7 @@ class WhyReport(_Value, frozen=True, kw_only=True):
     advice: tuple[str, ...]
     overlays: tuple[str, ...] = ()
     """Site overlays in force; links that rest on one name it."""
+    overlay_effect: tuple[Because, ...] = ()
+    """What they decided: each thing that would be otherwise without them."""
+    environment: Environment | None = None
+    """What was read of the environment or image that was asked about."""

@@ -70,7 +70,12 @@ def _driver(host: Host, release: str, have: dict[str, str]) -> None:
 
 
 def _devices(host: Host) -> Counter[str]:
-    return Counter(device.device_id for device in host.gpus_on_bus)
+    """Cards by PCI id; where no bus was read (WSL2, a pasted nvidia-smi), by the names the driver gives."""
+    found = Counter(device.device_id for device in host.gpus_on_bus)
+    for answered in (known(host.driver.nvml), known(host.driver.smi)):
+        if not found and answered is not None:
+            found = Counter(gpu.name for gpu in answered.gpus if gpu.name)
+    return found
 
 
 def _toolkits(host: Host, have: dict[str, str]) -> None:

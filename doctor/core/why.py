@@ -7,6 +7,7 @@ from doctor.core.goal import Goal
 from doctor.core.hints import find_hints
 from doctor.core.notes import advice
 from doctor.core.resolve import Resolution, ask
+from doctor.core.site import overlay_effect
 from doctor.core.solve.explain import Relaxed, relaxed
 from doctor.core.solve.frame import lead
 from doctor.core.solve.model import Model
@@ -36,6 +37,8 @@ def why(universe: Universe, target: Target, goal: Goal, *, question: str) -> Why
         nearest="" if is_yes else nearest(resolution),
         components=components_of(resolution),
         advice=advice(resolution),
+        overlays=universe.matrix.overlay_names,
+        overlay_effect=overlay_effect(universe, resolution, target, mode="why", policy="repair"),
     )
 
 

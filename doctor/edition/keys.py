@@ -31,6 +31,11 @@ KEYS: dict[str, tuple[str, ...]] = {
     "makers": ("maker",),
     "product_classes": ("products",),
     "changes": ("component", "change"),
+    "xids": ("xid",),
+    "sxids": ("id",),
+    "driver_bugs": ("id",),
+    "folklore": ("id",),
+    "signatures": ("id",),
 }
 
 #: Fields that name a row of the other tables, in order of preference.

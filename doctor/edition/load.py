@@ -7,6 +7,7 @@ the data folder, compares digests, so that an edit of the YAML counts at the nex
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import msgspec
 
@@ -22,9 +23,18 @@ _EDITION_FILE = "edition.json"
 Folder = str | os.PathLike[str]
 
 
-def load_matrix(folder: Folder | None = None) -> Matrix:
-    """The matrix of this installation, or of another folder. Raises MatrixError."""
-    return Matrix(load_edition(folder or data_dir("matrices")))
+def load_matrix(folder: Folder | None = None, *, overlays: Sequence[str] = ()) -> Matrix:
+    """The matrix of this installation, or of another folder, with site overlays on top.
+
+    Raises MatrixError, with all faults of the overlays at once.
+    """
+    edition = load_edition(folder or data_dir("matrices"))
+    if not overlays:
+        return Matrix(edition)
+    # 20 ms for PyYAML, and every table is decoded and judged again: only where a site has an overlay.
+    from doctor.edition.overlay import compile_overlays
+
+    return compile_overlays(edition, overlays)
 
 
 def load_edition(folder: Folder) -> Edition:

@@ -15,7 +15,7 @@ from doctor.core.versions import Dotted, Pep440
 from doctor.edition.relations import Tables
 from doctor.edition.strict import Faults, Located, nearest
 
-__all__ = ["exact_pin", "judge_packages", "meets", "series"]
+__all__ = ["exact_pin", "judge_packages", "judge_set", "meets", "series"]
 
 #: Sections whose rows name the component they are about.
 _OF_A_COMPONENT = (

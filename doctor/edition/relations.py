@@ -14,7 +14,7 @@ from doctor.core.matrix import Row
 from doctor.core.versions import Dotted
 from doctor.edition.strict import Faults, Located, nearest
 
-__all__ = ["Tables", "judge_relations"]
+__all__ = ["Tables", "judge_relations", "judge_row"]
 
 #: Rows of a section. Each section has one row type; which one is known where it is read.
 Table = list[Located[Any]]
@@ -35,7 +35,7 @@ def judge_relations(tables: Tables, as_of: str, faults: Faults) -> None:
     """
     for table in list(tables.values()):
         for located in table:
-            _judge_row(located, as_of, faults)
+            judge_row(located, as_of, faults)
     _judge_unique(tables, faults)
     if "architectures" not in tables.incomplete:
         _judge_references(tables, faults)
@@ -51,7 +51,8 @@ def judge_relations(tables: Tables, as_of: str, faults: Faults) -> None:
     tables["gpus"] = _with_architecture(tables)
 
 
-def _judge_row(located: Located[Any], as_of: str, faults: Faults) -> None:
+def judge_row(located: Located[Any], as_of: str, faults: Faults) -> None:
+    """Note what is wrong with the days and the fields that every row has."""
     row: Row = located.row
     for field, day in (("as_of", row.as_of), ("review_by", row.review_by)):
         if not _is_day(day):
@@ -60,7 +61,7 @@ def _judge_row(located: Located[Any], as_of: str, faults: Faults) -> None:
         faults.add(located.at("as_of"), f"`{row.as_of}` is later than the edition's `{as_of}`")
     if row.review_by <= row.as_of:
         faults.add(located.at("review_by"), f"`{row.review_by}` is not later than `as_of`")
-    known = [field.name for field in msgspec.structs.fields(row)]
+    known = row.__struct_fields__
     for name in row.unverified:
         if name not in known:
             faults.add(located.at("unverified"), f"`{name}` is no field of this row{nearest(name, known)}")

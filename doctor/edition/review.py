@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from doctor.core.edition import Edition
 from doctor.edition.keys import label
 
-__all__ = ["gaps", "overdue", "sizes", "statistics"]
+__all__ = ["gaps", "overdue", "sizes", "statistics", "unreachable"]
 
 
 def overdue(edition: Edition, today: str) -> tuple[str, ...]:
@@ -37,7 +38,50 @@ def sizes(edition: Edition) -> tuple[int, int]:
 
 def gaps(edition: Edition) -> tuple[str, ...]:
     """What rows point at and no row describes: warnings, since an edition is never whole."""
-    return (*_pins(edition), *_toolkits(edition), *_kernels(edition))
+    return (*_pins(edition), *_series(edition), *_toolkits(edition), *_kernels(edition))
+
+
+def unreachable(edition: Edition) -> tuple[str, ...]:
+    """Rows about versions of which no release is known: no question ever comes to them."""
+    # The solver's view of what is known; only the linter asks.
+    from doctor.core.matrix import Matrix
+    from doctor.core.solve.universe import Universe
+
+    universe = Universe(Matrix(edition))
+    found = [
+        f"relations: {row.id}: no known {name} is in `{spec}`"
+        for row in edition.relations
+        for name, spec in row.when.items()
+        if universe.known(name) and not any(universe.set_of(name, spec).has(v) for v in universe.known(name))
+    ]
+    for table in ("hardware", "quantization_gates", "quantization_support", "commands"):
+        for row in edition.rows()[table]:
+            name, spec = row.component, row.versions  # type: ignore[attr-defined]
+            known = universe.known(name)
+            if known and not any(universe.set_of(name, spec).has(version) for version in known):
+                found.append(f"{table}: {label(table, row)}: no known {name} is in `{spec}`")
+    return tuple(found)
+
+
+def _series(edition: Edition) -> tuple[str, ...]:
+    """Numbers left out in a component whose final releases are all said to be here."""
+    found = []
+    for component in edition.components:
+        rows = [row.version for row in edition.releases if row.component == component.component]
+        finals = [version for version in rows if not version.key.is_prerelease]
+        if not component.complete_since or not finals:
+            continue
+        numbers = sorted({(*version.key.release, 0, 0, 0)[:3] for version in finals})
+        for before, after in pairwise(numbers):
+            if after not in _next_to(before):
+                one, other = (".".join(map(str, number)) for number in (before, after))
+                found.append(f"{component.component} has no row between {one} and {other}")
+    return tuple(found)
+
+
+def _next_to(number: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    major, minor, patch = number
+    return (major, minor, patch + 1), (major, minor + 1, 0), (major + 1, 0, 0)
 
 
 def _pins(edition: Edition) -> tuple[str, ...]:

@@ -11,14 +11,17 @@ from yaml.nodes import MappingNode, ScalarNode
 
 from doctor.core.edition import TABLES, Edition, layout
 from doctor.core.rows.base import Confidence, Row
+from doctor.edition.contradictions import judge_contradictions
 from doctor.edition.digest import digest
+from doctor.edition.folklore_relations import judge_folklore
 from doctor.edition.package_relations import judge_packages
 from doctor.edition.relations import Tables, judge_relations
+from doctor.edition.signature_relations import judge_signatures
 from doctor.edition.strict import BAD, Entry, Faults, Located, Place, Reader, compose, entries, nearest
 from doctor.edition.system_relations import judge_systems
 from doctor.errors import MatrixError
 
-__all__ = ["TABLE_OF", "SourceFile", "compile_edition", "read_head", "sections_of"]
+__all__ = ["TABLE_OF", "SourceFile", "compile_edition", "judge_tables", "read_head", "sections_of"]
 
 R = TypeVar("R", bound=Row)
 
@@ -30,16 +33,19 @@ _FILES: dict[str, tuple[str, ...]] = {
     "causes_container.yaml": ("causes",),
     "causes_engine.yaml": ("causes",),
     "causes_fabric.yaml": ("causes",),
+    "causes_goal.yaml": ("causes",),
     "causes_machine.yaml": ("causes",),
     "components.yaml": ("components", "relations"),
     "container.yaml": ("tools", "stacks", "rules"),
     "cuda.yaml": ("toolkits", "rules"),
     "drivers.yaml": ("branches", "rules"),
+    "driver_bugs.yaml": ("driver_bugs",),
     "engines.yaml": (
         *("hardware", "models", "quantization", "quantization_gates", "quantization_support", "kv_cache"),
         "rules",
     ),
     "flashinfer.yaml": ("releases",),
+    "folklore.yaml": ("folklore",),
     "gpus.yaml": ("architectures", "products", "rules"),
     "kernels.yaml": ("kernels", "rules"),
     "modelopt.yaml": ("releases",),
@@ -47,6 +53,12 @@ _FILES: dict[str, tuple[str, ...]] = {
     "pci_ids.yaml": ("chips", "gpus"),
     "relations.yaml": ("owners", "makers", "product_classes", "changes"),
     "sglang.yaml": ("releases",),
+    "signatures_container.yaml": ("signatures",),
+    "signatures_cuda.yaml": ("signatures",),
+    "signatures_driver.yaml": ("signatures",),
+    "signatures_engine.yaml": ("signatures",),
+    "signatures_kernel.yaml": ("signatures",),
+    "signatures_provision.yaml": ("signatures",),
     "speeds.yaml": ("speeds", "speed_ranges", "rules"),
     "systems.yaml": ("systems", "rules"),
     "tensorrt.yaml": ("releases", "rules"),
@@ -55,6 +67,7 @@ _FILES: dict[str, tuple[str, ...]] = {
     "torch_tensorrt.yaml": ("releases",),
     "vllm.yaml": ("releases",),
     "xgrammar.yaml": ("releases",),
+    "xids.yaml": ("xids", "sxids"),
 }
 _HEAD = "edition.yaml"
 
@@ -99,14 +112,22 @@ def compile_edition(sources: Mapping[str, bytes]) -> Edition:
         else:
             SourceFile(name, sources[name], faults, tables, kinds=sections_of(name), is_whole=True).read()
     if head is not None:
-        judge_relations(tables, head.as_of, faults)
-        judge_packages(tables, head.as_of, faults)
-        judge_systems(tables, head.as_of, faults)
+        judge_tables(tables, head.as_of, faults)
     if faults or head is None:
         lines = faults.lines()
         word = "fault" if len(lines) == 1 else "faults"
         raise MatrixError(f"the matrix source has {len(lines)} {word}", problems=lines)
     return _edition(head, tables, digest(sources))
+
+
+def judge_tables(tables: Tables, as_of: str, faults: Faults) -> None:
+    """Note whatever does not hold between rows, of the edition alone or of one with overlays."""
+    judge_relations(tables, as_of, faults)
+    judge_packages(tables, as_of, faults)
+    judge_systems(tables, as_of, faults)
+    judge_folklore(tables, faults)
+    judge_signatures(tables, faults)
+    judge_contradictions(tables, faults)
 
 
 def read_head(file: str, data: bytes, faults: Faults) -> _Head | None:

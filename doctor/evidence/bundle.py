@@ -44,7 +44,7 @@ _META_BYTES_MAX = 8 * 1024 * 1024
 _DEPTH_MAX = 64
 
 #: The documents that a hand-made tree may have beside its directories.
-_WITNESSES = {"nvml", "cuinit", "cuinit-caller", "distro", "resources"}
+_WITNESSES = {"nvml", "cuinit", "cuinit-caller", "distro", "resources", "machine", "docker", "environments"}
 
 #: The scope that a name ends with, as `scope_suffix` writes it; `user@1000.service` is none.
 _SCOPE = re.compile(r"@((?:container|venv):[^/]+)\Z")

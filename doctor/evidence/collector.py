@@ -2,10 +2,10 @@
 """Collects the evidence of one host into a bundle (`mopt.evidence/1`): everything asked at once, nothing waited for for ever.
 
 Python 3.6 syntax, standard library only, and one file, longer than this project's others, because
-it is copied to hosts and run there by itself. The GPU and host witnesses lie beside it
-(`witness_gpu.py`, `witness_host.py`); without them those items say so.
+it is copied to hosts and run there by itself. Its witnesses lie beside it (`witness_gpu.py`,
+`witness_host.py`, `witness_env.py`); without them those items say so.
 
-    python3 -I collector.py --output DIR|-  [--budget SECONDS] [--sysroot DIR] [--site DIR]…
+    python3 -I collector.py --output DIR|-  [--budget SECONDS] [--sysroot DIR] [--site DIR]… [--env PATH]…
 
 The parent opens no file of the host. Each question is put by a forked child, in a session of its
 own; the parent owns the deadlines, names what is stuck (pid, state, wait channel), kills it and
@@ -45,7 +45,7 @@ class Row:
     def __init__(
         self, ask: "str | tuple[str, ...]", why: str, root: bool = False, timeout_s: float = 5.0, cap: int = 64 * KIB,
         lane: str = "files", keep: str = "first", live: bool = False, finds: str = "",
-        systemd: bool = False
+        systemd: bool = False, needs: str = "", lines: bytes = b""
     ) -> None:
         self.ask = ask
         self.why = why
@@ -57,6 +57,8 @@ class Row:
         self.live = live
         self.finds = finds
         self.systemd = systemd
+        self.needs = needs
+        self.lines = lines
 
     @property
     def argv(self) -> "tuple[str, ...]":
@@ -74,14 +76,17 @@ PACKAGES = (
     "*nvidia*", "cuda*", "libcuda*", "libcu*", "libnccl*", "libnv*", "libxnvctrl*", "tensorrt*", "nvlink*", "nvlsm*",
     "datacenter-gpu-manager*", "xserver-xorg-video-nvidia*", "*nouveau*", "dkms", "kmod", "gcc", "gcc-[0-9]*",
     "linux-image-*", "linux-headers-*", "linux-modules-*", "kernel", "kernel-core", "kernel-devel*", "kernel-headers",
-    "kernel-modules*", "docker*", "moby-engine", "containerd*", "podman", "cri-o", "mlnx*", "doca*", "mokutil",
+    "kernel-modules*", "docker*", "moby-engine", "containerd*", "podman*", "cri-o*", "mlnx*", "doca*", "mokutil",
+    "rdma-core", "ofed*", "infiniband-diags", "kubelet", "crun", "runc",
     "unattended-upgrades", "dnf-automatic", "python3-dnf-plugin-versionlock", "libc6", "glibc",
 )
 UNITS = (
     "nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-dcgm.service",
     "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "nvidia-powerd.service", "nvidia-gridd.service",
     "nvidia-suspend.service", "nvidia-resume.service", "dkms.service", "docker.service", "containerd.service",
-    "crio.service", "podman.service", "kubelet.service", "k3s.service", "slurmd.service", "openibd.service",
+    "crio.service", "podman.service", "kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service",
+    "rke2-agent.service", "snap.docker.dockerd.service", "snap.microk8s.daemon-kubelite.service", "slurmd.service",
+    "openibd.service",
     "unattended-upgrades.service", "apt-daily-upgrade.timer", "dnf-automatic.timer", "dnf-automatic-install.timer",
     "packagekit.service", "display-manager.service",
 )
@@ -91,7 +96,8 @@ EFIVARS = "/sys/firmware/efi/efivars/{SecureBoot,SetupMode}-8be4df61-93ca-11d2-a
 
 #: One row a question. `ask`: `file:`, `stat:` with `{a,b}`, `*` and `<set>` (see MEMBERS), or a
 #: command's argv, or a witness. `live`: asks the running kernel. `finds`: what later rows' `<finds>`
-#: stands for. `systemd`: asked only where systemd runs. Caps in bytes;
+#: stands for. `systemd`: asked only where systemd runs. `needs`: asked only where this path exists.
+#: `lines`: of a file only the lines that hold this. Caps in bytes;
 #: `keep`: the first ones, the last ones, or `part` where no more is wanted.
 TABLE = (
     Row("stat:/lib/modules/*", "kernels installed", lane="look"),
@@ -132,11 +138,55 @@ TABLE = (
     Row("stat:/{usr/lib/wsl,.dockerenv,run/.containerenv}", "WSL2 or container"),
     Row("stat:/etc/{nv_tegra_release,dgx-release}", "whose system this is"),
     Row("stat:/run/reboot-required", "is a reboot due"),
+    Row("stat:/usr/bin/{docker,dockerd,containerd,podman,crio,kubelet}", "container engines"),
+    Row("stat:/usr/local/bin/{dockerd,containerd,crio,k3s,rke2}", "container engines"),
+    Row("stat:/{snap/bin/docker,snap/microk8s/current,opt/rke2/bin/rke2}", "container engines"),
+    Row("stat:/run/{docker.sock,user/*/docker.sock}", "does Docker run, and for whom"),
+    Row("file:/{etc/docker,var/snap/docker/current/config}/daemon.json", "runtimes of Docker"),
+    Row("file:/etc/containerd/{config.toml,conf.d/*.toml}", "runtimes of containerd", cap=256 * KIB),
+    Row("file:/var/lib/rancher/{k3s,rke2}/agent/etc/containerd/config*", "runtimes of k3s and RKE2", root=True),
+    Row("file:/etc/crio/{crio.conf,crio.conf.d/*}", "runtimes of CRI-O"),
+    Row("file:/etc/containers/{containers.conf,containers.conf.d/*.conf}", "runtimes of Podman"),
+    Row("stat:/usr/bin/{nvidia-container-runtime,nvidia-container-runtime-hook,nvidia-container-runtime.cdi}",
+        "NVIDIA Container Toolkit"),
+    Row("stat:/usr/bin/{nvidia-container-runtime.legacy,nvidia-ctk,nvidia-cdi-hook}", "NVIDIA Container Toolkit"),
+    Row("file:/{etc,usr/local/nvidia/toolkit/.config}/nvidia-container-runtime/config.toml", "NVIDIA Container Toolkit"),
+    Row("file:/{etc,run}/cdi/*", "devices for containers (CDI)", cap=MIB),
+    Row("stat:<cdipath>", "is there what the CDI specifications name"),
+    Row("stat:/dev/char/195:*", "links without which systemd takes GPUs from containers"),
+    Row("stat:/sys/fs/cgroup/cgroup.controllers", "cgroup version"),
+    Row("file:/sys/fs/selinux/{enforce,booleans/container_use_devices}", "SELinux", needs="/sys/fs/selinux"),
+    Row("file:/etc/selinux/config", "SELinux"),
+    Row("file:/var/log/audit/audit.log", "what SELinux denied", root=True, cap=MIB, keep="last", lines=b"avc:  denied"),
+    Row("stat:/run/nvidia/{driver,toolkit,validations}", "is the GPU Operator here"),
+    Row("stat:/var/lib/kubelet/device-plugins/nvidia*", "is a device plugin registered", root=True),
+    Row("file:/proc/devices", "device classes of the driver", needs="/sys/module/nvidia"),
+    Row("stat:/dev/nvidia-caps-imex-channels/*", "IMEX channels"),
+    Row("file:/etc/nvidia-imex/nodes_config.cfg", "IMEX peers"),
+    Row("stat:/usr/bin/{nv-fabricmanager,nvlsm}", "Fabric Manager, subnet manager"),
+    Row("file:/var/log/fabricmanager.log", "why Fabric Manager fails", root=True, keep="last"),
+    Row("file:/etc/apt/{sources.list,sources.list.d/*.list,sources.list.d/*.sources}", "where packages come from"),
+    Row("file:/etc/{yum.repos.d/*.repo,dnf/modules.d/*.module}", "where packages come from", cap=MIB),
+    Row("stat:<keyring>", "is there the key that a repository names"),
+    Row("file:/proc/sys/{kernel/numa_balancing,vm/swappiness}", "memory and NUMA"),
+    Row("file:/sys/kernel/mm/transparent_hugepage/enabled", "huge pages"),
+    Row("file:/sys/devices/system/clocksource/clocksource0/current_clocksource", "clock"),
+    Row("file:/sys/devices/system/node/node*/{cpulist,meminfo}", "NUMA nodes"),
+    Row("file:/proc/self/cgroup", "limits of this session"),
+    Row("file:<cgroup>/memory.max", "limits of this session"),
+    Row("file:/sys/fs/cgroup/memory/memory.limit_in_bytes", "limits of this session", needs="/sys/fs/cgroup/memory"),
     Row("file:" + PCI + "{vendor,device,subsystem_vendor,subsystem_device,class,numa_node,resource,power_state}",
         "GPUs, NVSwitches, other displays", lane="pci"),
     Row("file:" + PCI + "{current,max}_link_{speed,width}", "PCIe links", lane="pci"),
     Row("stat:" + PCI + "{driver,physfn}", "which driver is bound; a slice of another function (SR-IOV)", lane="pci"),
     Row("file:" + PCI + "config", "does the device answer", cap=64, lane="pci", keep="part"),
+    Row("stat:/sys/bus/pci/devices/<gpu>", "what bridges lead to it", lane="pci"),
+    Row("file:/sys/bus/pci/devices/<gpu>/iommu_group/type", "does the IOMMU translate", lane="pci"),
+    Row("file:/sys/bus/pci/devices/<bridge>/config", "ACS on the way from GPU to GPU", root=True, cap=4 * KIB, lane="pci",
+        keep="part"),
+    Row("stat:/sys/class/infiniband/<ib>/device", "InfiniBand and RoCE", lane="pci"),
+    Row("file:/sys/class/infiniband/<ib>/{fw_ver,device/numa_node}", "InfiniBand and RoCE", lane="pci"),
+    Row("file:/sys/class/infiniband/<ib>/ports/*/{state,phys_state,rate,link_layer}", "InfiniBand and RoCE", lane="pci"),
     Row("file:/proc/driver/nvidia/{version,params}", "loaded driver", lane="driver"),
     Row("file:/proc/driver/nvidia/gpus/*/information", "GPUs as the driver names them", lane="driver"),
     Row(("uname", "-a"), "kernel and architecture", live=True),
@@ -158,13 +208,22 @@ TABLE = (
         systemd=True),
     Row(("journalctl", "-k", "-b", "-1"), "kernel messages of the boot before", root=True, timeout_s=10.0, cap=MIB,
         keep="last", live=True, systemd=True),
+    Row(("journalctl", "-u", "nvidia-fabricmanager", "-b", "0"), "why Fabric Manager fails", root=True, timeout_s=8.0,
+        keep="last", live=True, systemd=True, needs="/usr/bin/nv-fabricmanager"),
     Row(("mokutil", "--sb-state"), "Secure Boot", live=True),
+    Row(("mokutil", "--list-enrolled"), "keys that may sign modules", cap=256 * KIB, live=True, needs="/sys/firmware/efi"),
+    Row(("mokutil", "--list-new"), "keys that wait for the console", cap=256 * KIB, live=True, needs="/sys/firmware/efi"),
+    Row(("nvidia-ctk", "--version"), "NVIDIA Container Toolkit"),
+    Row(("ofed_info", "-s"), "MLNX_OFED or DOCA-OFED"),
     Row(("grubby", "--default-kernel"), "next kernel", root=True, live=True),
     Row("nvml", "GPUs, from libnvidia-ml", timeout_s=60.0, cap=4 * MIB, lane="gpu", live=True),
     Row("cuinit", "does CUDA start", timeout_s=60.0, cap=MIB, lane="gpu", live=True),
     Row("cuinit-caller", "does CUDA start with the caller's LD_LIBRARY_PATH", timeout_s=60.0, cap=MIB, lane="gpu", live=True),
     Row("distro", "distribution", cap=MIB, lane="host"),
     Row("resources", "memory, disks, limits (not under --sysroot)", cap=MIB, lane="host"),
+    Row("machine", "processors, IOMMU, clock, locks of package managers (not under --sysroot)", cap=MIB, lane="host"),
+    Row("docker", "Docker's own word, where it runs (not under --sysroot)", cap=MIB, lane="host"),
+    Row("environments", "Python environments with an engine in them", cap=4 * MIB, lane="env"),
 )
 
 CALLER_VARIABLES = (
@@ -193,6 +252,9 @@ LIBRARY_DIRS = DEFAULT_LIBRARY_DIRS[:4] + (
 CONTAINER_LIBRARY_DIRS = tuple(
     "/run/nvidia/driver/" + d for d in ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
 ) + ("/home/kubernetes/bin/nvidia/lib64",)
+
+#: Witnesses of the running host; no sysroot has an answer.
+OUTER_ONLY = ("resources", "machine", "docker")
 
 #: Options that turn a tool to another root; `{}` is the sysroot.
 ROOT_OPTIONS = {
@@ -225,6 +287,11 @@ STDERR_MAX = 4 * MIB
 SWEEP_S = 0.25
 MATCHES_MAX = 512
 KERNELS_MAX = 12
+#: Of what a CDI specification, a repository, a bus names, so much is looked at.
+CDI_PATHS_MAX = 128
+KEYRINGS_MAX = 32
+BRIDGES_MAX = 64
+PORTS_MAX = 32
 
 
 def braces(text: str) -> "list[str]":
@@ -483,8 +550,10 @@ def failure(exc: OSError) -> "tuple[str, str]":
 class Caller:
     """The environment of whoever asked: recorded, and used only where it passes the ownership rule."""
 
-    def __init__(self, environment: "dict[str, str]") -> None:
+    def __init__(self, environment: "dict[str, str]", environments: "list[str]", only_named: bool = False) -> None:
         self.values = environment
+        self.environments = environments
+        self.only_named = only_named
 
     def _directories(self, variable: str, known: "tuple[str, ...]") -> "list[str]":
         named = [d.rstrip("/") or "/" for d in self.values.get(variable, "").split(":") if d.startswith("/")]
@@ -566,6 +635,7 @@ class Asker:
         self.is_live = True
         self._listed = {}  # type: dict[str, list[str]]
         self._members = {}  # type: dict[str, list[str]]
+        self._there = {}  # type: dict[str, bool]
 
     def begin(self, key: str, timeout_s: float = 5.0) -> bool:
         """Tells the parent what comes; false when that was answered before, or is stuck elsewhere."""
@@ -576,8 +646,15 @@ class Asker:
         send(self.fd, {"at": key, "timeout_s": timeout_s})
         return True
 
+    def is_there(self, path: str) -> bool:
+        """Whether a row's condition holds; the answer is an item, too."""
+        if path not in self._there:
+            self.entry(printable(path), path, Row("stat:" + path, ""))
+            self._there[path] = self.begin("peek:" + printable(path)) and self.root.exists(path)
+        return self._there[path]
+
     def ask(self, index: int, row: Row) -> None:
-        for pattern in braces(row.text):
+        for pattern in braces(row.text) if not row.needs or self.is_there(row.needs) else []:
             kind, path = pattern.split(":", 1)
             for found in self.expand(path):
                 if kind == "file":
@@ -594,6 +671,8 @@ class Asker:
         data = b""
         try:
             data, is_cut = read_file(self.root, path, row.cap, row.keep)
+            if row.lines:
+                data = b"".join(line for line in data.splitlines(True) if row.lines in line)
             item.update(path="files" + name, bytes=len(data))
             if is_cut and row.keep != "part":
                 item.update(status="truncated", detail="{} {} bytes kept".format(row.keep, row.cap))
@@ -694,6 +773,21 @@ class Asker:
             self._members[name] = MEMBERS[name](self)
         return self._members[name]
 
+    def link(self, path: str) -> str:
+        """Where a link leads, as written; empty when it is none."""
+        if not self.begin("list:" + printable(path)):
+            return ""
+        try:
+            fd = self.root.open(path, follow=False)
+        except OSError:
+            return ""
+        try:
+            return str(os.readlink("", dir_fd=fd))
+        except OSError:
+            return ""
+        finally:
+            os.close(fd)
+
     def peek(self, path: str, cap: int = MIB) -> bytes:
         """A file read only to find out what else to ask; empty when it cannot be."""
         if not self.begin("peek:" + printable(path)):
@@ -713,6 +807,64 @@ def pci_addresses(asker: Asker) -> "list[str]":
         if is_ours or asker.peek(place + "class", 64).startswith(b"0x03"):
             found.append(address)
     return found[:64]
+
+
+def gpu_addresses(asker: Asker) -> "list[str]":
+    """The vendor's displays; functions of other kinds (audio, USB, NVSwitch) are none."""
+    place = "/sys/bus/pci/devices/{}/{}"
+    ours = [a for a in asker.members("pci") if asker.peek(place.format(a, "vendor"), 64).strip() == b"0x10de"]
+    return [a for a in ours if asker.peek(place.format(a, "class"), 64).startswith(b"0x03")]
+
+
+def bridges(asker: Asker) -> "list[str]":
+    """The functions above GPUs, from the link of each; they matter only where there are several GPUs.
+
+    Reading the space of a bridge wakes it: on a laptop with one GPU nothing is touched.
+    """
+    gpus = [a for a in asker.members("gpu") if a.endswith(".0")]
+    found = []  # type: list[str]
+    for address in gpus if len(gpus) > 1 else []:
+        above = asker.link("/sys/bus/pci/devices/" + address).split("/")[:-1]
+        found += [part for part in above if re.match(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z", part)]
+    return sorted(set(found))[:BRIDGES_MAX]
+
+
+def infiniband(asker: Asker) -> "list[str]":
+    return asker.listing("/sys/class/infiniband")[:PORTS_MAX]
+
+
+def cgroups(asker: Asker) -> "list[str]":
+    """This process's own group and those above it (version 2): the least of their limits counts."""
+    found = re.search(rb"^0::(/.*)$", asker.peek("/proc/self/cgroup", 4 * KIB), re.M)
+    if not found or not asker.is_there("/sys/fs/cgroup/cgroup.controllers"):
+        return []
+    parts = os.fsdecode(found.group(1)).rstrip("/").split("/")[1:9]
+    tops = ["/sys/fs/cgroup/" + "/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+    return [top.rstrip("/") for top in tops if ".." not in parts]
+
+
+def cdi_paths(asker: Asker) -> "list[str]":
+    """Host paths that CDI specifications name, those with a version (driver libraries) first."""
+    named = []  # type: list[bytes]
+    for directory in ("/etc/cdi", "/run/cdi"):
+        for name in asker.listing(directory)[:16]:
+            text = asker.peek(directory + "/" + name, MIB)
+            named += re.findall(rb"\b(?:hostPath|path)[\"']?:\s*[\"']?(/[^\s\"',}]{1,400})", text)
+    paths = sorted({os.fsdecode(path) for path in named}, key=lambda p: (not re.search(r"\.so\.\d+\.\d", p), p))
+    return [path for path in paths if "*" not in path and "<" not in path][:CDI_PATHS_MAX]
+
+
+def keyrings(asker: Asker) -> "list[str]":
+    """Key files that the entries of apt and dnf name."""
+    named = []  # type: list[bytes]
+    sources = ["/etc/apt/sources.list"] + asker.expand("/etc/apt/sources.list.d/*.list")
+    sources += asker.expand("/etc/apt/sources.list.d/*.sources") + asker.expand("/etc/yum.repos.d/*.repo")
+    for path in sources[:64]:
+        text = asker.peek(path, MIB)
+        named += re.findall(rb"(?i)\bsigned-by\s*[:=]\s*(/[^\s\],]{1,400})", text)
+        named += re.findall(rb"file://(/etc/pki/[^\s,]{1,400})", text)
+    paths = sorted({os.fsdecode(path) for path in named})
+    return [path for path in paths if not re.search(r"[*<$]", path)][:KEYRINGS_MAX]
 
 
 def kernels(asker: Asker) -> "list[str]":
@@ -752,6 +904,12 @@ def caller_directories(asker: Asker) -> "list[str]":
 
 MEMBERS = {
     "pci": pci_addresses,
+    "gpu": gpu_addresses,
+    "bridge": bridges,
+    "ib": infiniband,
+    "cgroup": cgroups,
+    "cdipath": cdi_paths,
+    "keyring": keyrings,
     "kernel": kernels,
     "module": modules,
     "libdir": library_directories,
@@ -796,6 +954,11 @@ def find_tool(root: Root, caller: Caller, tool: str) -> "tuple[str, str, str]":
             return path, note, ""
         refused = refused or "not run: " + reason
     return "", "", refused
+
+
+def absent_ones(root: Root, caller: Caller, tools: "list[str]", paths: "list[str]") -> "list[str]":
+    """The tools that are not installed, and the paths that do not exist."""
+    return [t for t in tools if find_tool(root, caller, t) == ("", "", "")] + [p for p in paths if not root.exists(p)]
 
 
 def become(fd: int, root: Root, caller: Caller, argv: "tuple[str, ...]") -> None:
@@ -1467,7 +1630,8 @@ class Collection:
         self.tool = str(options["tool"])
         self.root = Root(str(options["sysroot"]))
         self.sites = list(options["site"])  # type: ignore[call-overload]
-        self.caller = Caller(options["caller"])  # type: ignore[arg-type]
+        is_narrow = options["ask"] == "environments"
+        self.caller = Caller(options["caller"], list(options["env"]), is_narrow)  # type: ignore[arg-type, call-overload]
         self.items = {}  # type: dict[str, dict[str, object]]
         self.blobs = {}  # type: dict[str, bytes]
         self.children = {}  # type: dict[int, Child]
@@ -1517,6 +1681,9 @@ class Collection:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self._wake[1])
         self._poll.register(self._wake[0], select.POLLIN)
+        if self.caller.only_named:
+            self._run_narrow()
+            return
         if self.root.is_outer:
             self.learn_live(True)  # the GPU's own witnesses take longest: they start first
         rows = list(enumerate(TABLE))
@@ -1524,6 +1691,15 @@ class Collection:
             self.lanes[name] = Lane(self, [(i, r) for i, r in rows if r.lane == name and not r.argv])
             self.lanes[name].go_on()
         self._launch(live=False)
+        while self._is_waiting():
+            self._step()
+        self._close_books()
+
+    def _run_narrow(self) -> None:
+        """Nothing but the environments that were named: for a question about another machine."""
+        self.is_live = self._is_look_done = self._is_look_late = True
+        self.lanes["look"] = Lane(self, [])
+        self._look_for_environments()
         while self._is_waiting():
             self._step()
         self._close_books()
@@ -1547,7 +1723,11 @@ class Collection:
             elif row.lane == "gpu" and (row.text != "cuinit-caller" or self.caller.library_dirs()):
                 self.testify([row])
         if not live:
-            self.testify([r for r in TABLE if r.lane == "host" and (self.root.is_outer or r.text != "resources")])
+            self.testify([r for r in TABLE if r.lane == "host" and (self.root.is_outer or r.text not in OUTER_ONLY)])
+            self._look_for_environments()
+
+    def _look_for_environments(self) -> None:
+        self.testify([row for row in TABLE if row.lane == "env"])
 
     def testify(self, rows: "list[Row]") -> None:
         """A child for these witnesses, one after the other; at the end of the budget they are named."""
@@ -1599,8 +1779,10 @@ class Collection:
     def _ask(self, row: Row, argv: "tuple[str, ...]") -> None:
         """A command in a child of its own, unless it is known not to be installed."""
         key = "command:" + command_name(argv)
-        if row.lane != "gpu" and argv[0] in self._absent_tools():
-            self.add({"key": key, "argv": list(argv), "status": "missing", "detail": "not found"})
+        absent = self._absent_tools() if row.lane != "gpu" else set()
+        if argv[0] in absent or row.needs in absent:
+            detail = "not found" if argv[0] in absent else "not asked: {} is not there".format(row.needs)
+            self.add({"key": key, "argv": list(argv), "status": "missing", "detail": detail})
         else:
             self._start(key, Command, row, argv)
 
@@ -1616,9 +1798,10 @@ class Collection:
             except OSError:
                 return self._absent
             tools = sorted({row.argv[0] for row in TABLE if row.argv and "<" not in row.argv[0]})
+            needed = sorted({row.needs for row in TABLE if row.argv and row.needs})
             root, caller = self.root, self.caller
             try:
-                fork(lambda: send(writer, {"absent": [t for t in tools if find_tool(root, caller, t) == ("", "", "")]}), [writer])
+                fork(lambda: send(writer, {"absent": absent_ones(root, caller, tools, needed)}), [writer])
             except OSError:
                 tools = []
             os.close(writer)
@@ -1779,12 +1962,15 @@ def write_directory(top: str, members: "dict[str, bytes]") -> None:
 # --- the command line -----------------------------------------------------------------------------
 
 USAGE = """usage: collector.py --output DIR|- [--budget SECONDS] [--sysroot DIR] [--site DIR]… [--tool TEXT]
+                    [--env PATH]… [--ask environments]
        collector.py --list-items
 
   --output   an empty or new directory, or - for a tar stream on stdout
   --budget   limit of the whole collection (15)
   --sysroot  look below this directory instead of /
   --site     where the packages pynvml, distro and psutil lie; repeatable
+  --env      a Python environment to look into besides those that are found; repeatable
+  --ask      `environments`: those that --env names, and nothing else
 """
 
 
@@ -1800,7 +1986,9 @@ def list_items() -> str:
 
 def parse(argv: "list[str]") -> "dict[str, object]":
     """The options. Raises ValueError with what is wrong."""
-    options = {"output": "", "budget": "15", "sysroot": "/", "tool": "collector.py", "site": []}  # type: dict[str, object]
+    options = {
+        "output": "", "budget": "15", "sysroot": "/", "tool": "collector.py", "site": [], "env": [], "ask": "all",
+    }  # type: dict[str, object]
     words = list(argv)
     while words:
         word, is_joined, value = words.pop(0).partition("=")
@@ -1811,9 +1999,11 @@ def parse(argv: "list[str]") -> "dict[str, object]":
             if not words:
                 raise ValueError("{} needs a value".format(word))
             value = words.pop(0)
-        options[name] = options["site"] + [value] if name == "site" else value  # type: ignore[operator]
+        options[name] = options[name] + [value] if name in ("site", "env") else value  # type: ignore[operator]
     if not options["output"]:
         raise ValueError("--output is needed")
+    if options["ask"] not in ("all", "environments"):
+        raise ValueError("--ask takes `all` or `environments`")
     options["budget"] = float(options["budget"])  # type: ignore[arg-type]
     if not 0.2 <= options["budget"] <= 3600:  # type: ignore[operator]
         raise ValueError("--budget is a number of seconds between 0.2 and 3600")

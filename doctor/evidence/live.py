@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -72,13 +72,21 @@ def collect_live(*, budget_s: float, sysroot: str | None) -> Evidence:
         return collecting.evidence()
 
 
-def start_collecting(*, budget_s: float, sysroot: str | None) -> Collecting:
+def start_collecting(
+    *,
+    budget_s: float,
+    sysroot: str | None,
+    environments: Sequence[str] = (),
+    is_narrow: bool = False,
+) -> Collecting:
     """Starts the collector and returns at once: there is time to import and load while it works.
 
+    `environments` are looked into besides those that it finds; with `is_narrow` nothing else is asked.
     Use it as a context: leaving it ends the collector if it has not ended. Raises `ProbeError` when it
     cannot start.
     """
-    return Collecting(budget_s, sysroot)
+    more = [f"--env={path}" for path in environments]
+    return Collecting(budget_s, sysroot, [*more, *(["--ask=environments"] if is_narrow else [])])
 
 
 def list_items() -> str:
@@ -119,7 +127,7 @@ def _environment() -> dict[str, str]:
 class Collecting:
     """A collector at work. Raises `ProbeError` when it cannot start."""
 
-    def __init__(self, budget_s: float, sysroot: str | None) -> None:
+    def __init__(self, budget_s: float, sysroot: str | None, more: Sequence[str] = ()) -> None:
         self._budget_s = budget_s
         self._deadline = time.monotonic() + budget_s + COLLECT_GRACE_S
         self._status: int | None = None
@@ -127,7 +135,7 @@ class Collecting:
         self._out, out_writer = os.pipe()
         self._err, err_writer = os.pipe()
         try:
-            self._pid = _spawn(_argv(budget_s, sysroot), out_writer, err_writer)
+            self._pid = _spawn([*_argv(budget_s, sysroot), *more], out_writer, err_writer)
         except OSError as exc:
             os.close(self._out)
             os.close(self._err)

@@ -81,8 +81,19 @@ OLD_AND_NEW = (
             "nvmlDeviceGetComputeRunningProcesses_v2",
         ),
     ),
+    (
+        "graphics_running_processes",
+        (
+            "nvmlDeviceGetGraphicsRunningProcesses_v3",
+            "nvmlDeviceGetGraphicsRunningProcesses_v2",
+        ),
+    ),
 )
 RECOVERY_ACTION_FIELD = 230
+#: Fields of `nvmlDeviceGetFieldValues` that sum an error over all links (nvml.h).
+NVLINK_ERROR_FIELDS = (("crc_flit", 38), ("replay", 52), ("recovery", 59))
+#: NVML_NVLINK_MAX_LINKS is 18; one that is too many answers *invalid argument*.
+NVLINKS_MAX = 36
 PROCESSES_MAX = 256
 
 
@@ -193,7 +204,10 @@ def _ask_gpus(pynvml: "Any", say: "Say") -> None:
             say(say={"errors": {f"gpu {index}": error}})
             continue
         say(gpu=index, about={"index": index, "errors": {}})
-        _ask_gpu(_Gpu(pynvml, say, index, handle))
+        gpu = _Gpu(pynvml, say, index, handle)
+        _ask_gpu(gpu)
+        if count > 1:  # links of a GPU that is alone lead nowhere
+            _ask_nvlinks(gpu)
 
 
 class _Gpu:
@@ -238,7 +252,8 @@ def _ask_gpu(gpu: _Gpu) -> None:
     for getter in PLAIN:
         gpu.put(_snake(getter), ("nvmlDeviceGet" + getter,))
     for key, calls in OLD_AND_NEW:
-        gpu.put(key, calls, shape=_processes if key == "compute_running_processes" else _plain)
+        gpu.put(key, calls, shape=_processes if key.endswith("_processes") else _plain)
+    gpu.put("utilization_rates", ("nvmlDeviceGetUtilizationRates",), shape=_utilization)
     for getter, parts in GROUPS:
         gpu.put_parts(_snake(getter), "nvmlDeviceGet" + getter, parts)
     values, error = gpu.get(("nvmlDeviceGetFieldValues",), [RECOVERY_ACTION_FIELD])
@@ -257,6 +272,26 @@ def _ask_fabric(gpu: _Gpu) -> None:
     info = structure()
     _, error = gpu.get(("nvmlDeviceGetGpuFabricInfoV",), ctypes.byref(info))
     gpu.tell("gpu_fabric_info", None if error else _fabric_info(info), error)
+
+
+def _ask_nvlinks(gpu: _Gpu) -> None:
+    """The state of each link until NVML knows no more of them, then the sums of its error counters."""
+    states = []
+    error = ""
+    while len(states) < NVLINKS_MAX:
+        state, error = gpu.get(("nvmlDeviceGetNvLinkState",), len(states))
+        if error:
+            break
+        states.append(_plain(state))
+    if not states:
+        gpu.tell("nvlinks", None, error)
+        return
+    counts = {}
+    values, error = gpu.get(("nvmlDeviceGetFieldValues",), [field for _, field in NVLINK_ERROR_FIELDS])
+    for number, value in enumerate(values or ()):
+        if value.nvmlReturn == 0:
+            counts[NVLINK_ERROR_FIELDS[number][0]] = value.value.ullVal
+    gpu.tell("nvlinks", {"states": states, "errors": counts}, "")
 
 
 def _plain(value: object) -> object:
@@ -284,7 +319,35 @@ def _memory_info(memory: "Any") -> "dict[str, int]":
 
 
 def _processes(found: "Any") -> "list[dict[str, object]]":
-    return [{"pid": p.pid, "used_gpu_memory": p.usedGpuMemory} for p in found[:PROCESSES_MAX]]
+    """Process numbers are the host's; where those are not seen, a number would name somebody else here."""
+    is_first = _sees_all_processes()
+    rows = []
+    for process in found[:PROCESSES_MAX]:
+        row = {"pid": process.pid, "used_gpu_memory": process.usedGpuMemory}  # type: dict[str, object]
+        name = _process_name(process.pid) if is_first else ""
+        rows.append(dict(row, name=name) if name else row)
+    return rows
+
+
+def _sees_all_processes() -> bool:
+    """Whether this is the first process namespace, whose number the kernel fixes (PROC_PID_INIT_INO)."""
+    try:
+        return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"  # noqa: PTH115 - pathlib is not loaded here
+    except OSError:
+        return False
+
+
+def _process_name(pid: int) -> str:
+    try:
+        fd = os.open(f"/proc/{pid}/comm", os.O_RDONLY)
+    except OSError:
+        return ""
+    with os.fdopen(fd, "rb") as handle:
+        return handle.read(64).decode("utf-8", "replace").strip()
+
+
+def _utilization(rates: "Any") -> "dict[str, int]":
+    return {"gpu": rates.gpu, "memory": rates.memory}
 
 
 def _fabric_info(info: "Any") -> "dict[str, object]":

@@ -9,7 +9,7 @@ from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, BootLog, Fact, KernelMessage, Known
 from doctor.core.pattern import pattern
 from doctor.facts.filelogs import read_file_boots
-from doctor.facts.messages import count_xids, is_whole_boot, read_messages
+from doctor.facts.messages import count_sxids, count_xids, is_whole_boot, read_messages
 from doctor.facts.source import absent, first_usable
 
 __all__ = ["merge", "read_logs", "secure_boot_line"]
@@ -62,8 +62,13 @@ def _is_complete(reading: Reading) -> bool:
 
 
 def _log(index: int, messages: list[KernelMessage], *, is_complete: bool) -> BootLog:
-    xids = count_xids(messages)
-    return BootLog(index=index, messages=tuple(messages), xids=xids, is_complete=is_complete)
+    return BootLog(
+        index=index,
+        messages=tuple(messages),
+        xids=count_xids(messages),
+        sxids=count_sxids(messages),
+        is_complete=is_complete,
+    )
 
 
 def _why_not(evidence: Evidence, reading: Reading) -> Absent:

@@ -9,6 +9,7 @@ import re
 
 from doctor.core.evidence import Evidence
 from doctor.core.host import Environment, Fact, Known
+from doctor.core.host_engine import TorchBuild
 from doctor.core.pattern import pattern
 from doctor.facts.collectenv import env_field, env_gpus, env_reading
 from doctor.facts.source import absent, dotted
@@ -27,6 +28,7 @@ _PACKAGE = pattern(
 _VARIABLE = pattern(r"^(?:VIRTUAL_ENV|CONDA_PREFIX)=(/[^\s:;,\"'<>@]{1,250})[ \t]*$", re.MULTILINE)
 #: Where a package of the environment lies: in warnings that torch prints, in LD_LIBRARY_PATH.
 _SITE = pattern(r"(?<![\w./-])(/[^\s:;,\"'<>@]{1,200}?)/lib(?:64)?/python3\.\d{1,2}/(?:site|dist)-packages\b")
+_BUILT = pattern(r"^CUDA used to build PyTorch[ \t]*:[ \t]*None[ \t]*$", re.MULTILINE)
 _VERSION = pattern(r"\d[\w.+!-]{0,80}")
 
 
@@ -38,6 +40,9 @@ def read_environment(evidence: Evidence) -> Fact[Environment]:
     packages = _packages(reading.text)
     said = env_field(evidence, "Is CUDA available").lower()
     environment = Environment(
+        is_meant=True,
+        torch_build=_build(evidence, packages),
+        packages=packages,
         python=dotted(env_field(evidence, "Python version").partition(" ")[0]),
         glibc=dotted(env_field(evidence, "Libc version").removeprefix("glibc-")),
         torch=_version(env_field(evidence, "PyTorch version")) or packages.get("torch", ""),
@@ -58,6 +63,17 @@ def environment_path(evidence: Evidence) -> str:
     text = reading.text if reading.has_data else ""
     named = {path.rstrip("/") for path in _VARIABLE.findall(text)} or set(_SITE.findall(text))
     return named.pop() if len(named) == 1 else UNNAMED
+
+
+def _build(evidence: Evidence, packages: dict[str, str]) -> TorchBuild:
+    """What torch was built for: the script prints the CUDA of the build, or `None`, once it could load torch."""
+    reading = env_reading(evidence)
+    said = _BUILT.search(reading.text)
+    if env_field(evidence, "CUDA used to build PyTorch"):
+        return "cuda"
+    if env_field(evidence, "ROCM used to build PyTorch"):
+        return "rocm"
+    return "cpu" if said is not None or packages.get("torch", "").endswith("+cpu") else ""
 
 
 def _version(text: str) -> str:

@@ -10,11 +10,11 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from doctor.core.host import KernelMessage, MessageKind, Xid
+from doctor.core.host import KernelMessage, MessageKind, Sxid, Xid
 from doctor.core.pattern import pattern
 from doctor.facts.source import pci_address
 
-__all__ = ["count_xids", "is_whole_boot", "read_messages"]
+__all__ = ["count_sxids", "count_xids", "is_whole_boot", "read_messages"]
 
 #: A line that holds none of these says nothing about the GPU stack.
 _RELEVANT = (
@@ -46,10 +46,18 @@ _BARE = (
 )
 _KERNEL_TAG = " kernel: "
 _STAMP = pattern(
-    r"\s*(?:<\d{1,3}>)?(?:\w+\s*:\w+\s*:\s)?\[\s*(?:(\d{1,12}\.\d{1,9})|[A-Z][a-z]{2} [^\]]{1,40})\]\s?"
+    r"\s*(?:<\d{1,3}>)?(?:\w+\s*:\w+\s*:\s)?"
+    # Seconds, with or without the step from the line before (`-d`); the step alone, or a date (`-H`, `-T`).
+    r"\[\s*(?:(\d{1,12}\.\d{1,9})(?: <\s*\d{1,12}\.\d{1,9}>)?|[+<]\s*\d{1,12}\.\d{1,9}>?"
+    r"|[A-Z][a-z]{2}[ \d][^\]]{1,40})\]\s?"
 )
 _CALLER = pattern(r"\[\s*[TC]\d{1,10}\]\s?")
 _GPU = pattern(r"\b(?:PCI:)?((?:[0-9a-fA-F]{4,8}:)[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)(?![0-9a-fA-F:])")
+_SXID = pattern(
+    r"nvidia-nvswitch\d{0,3}: SXid \((?:PCI:)?([0-9a-f:.]{7,20})\): (\d{1,6}), "
+    r"(?!Severity |Data )(Fatal|Non-fatal)?",
+    re.IGNORECASE,
+)
 _XID = pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]{7,20})\): (\d{1,5})\b")
 
 #: Openings of NVRM texts that go on over several lines.
@@ -67,6 +75,7 @@ _LOG_MAX = 16 * 1024 * 1024
 #: cost 3 ms of CPU at import.
 _KINDS: tuple[tuple[MessageKind, tuple[str, ...]], ...] = (
     ("xid", ("NVRM: Xid (",)),
+    ("sxid", (": SXid (",)),
     ("api_mismatch", ("API mismatch",)),
     ("open_modules_required", ("requires use of the NVIDIA open kernel modules",)),
     ("legacy_gpu", ("Legacy drivers",)),
@@ -212,11 +221,34 @@ def _kind(text: str) -> MessageKind:
 def count_xids(messages: list[KernelMessage]) -> tuple[Xid, ...]:
     """Xid events by code and GPU, in the order of their first report."""
     counts: Counter[tuple[int, str]] = Counter()
-    first: dict[tuple[int, str], str] = {}
+    first: dict[tuple[int, str], KernelMessage] = {}
     for message in messages:
         found = _XID.search(message.text) if message.kind == "xid" else None
         if found is not None:
             event = (int(found.group(2)), pci_address(found.group(1)))
             counts[event] += 1
+            first.setdefault(event, message)
+    return tuple(
+        Xid(code=e[0], gpu=e[1], count=n, first_text=first[e].text, first_seconds=first[e].seconds)
+        for e, n in counts.items()
+    )
+
+
+def count_sxids(messages: list[KernelMessage]) -> tuple[Sxid, ...]:
+    """SXid events by code, switch and severity, in the order of their first report.
+
+    Each event has further lines (`Severity`, `Data`) that count for nothing.
+    """
+    counts: Counter[tuple[int, str, bool | None]] = Counter()
+    first: dict[tuple[int, str, bool | None], str] = {}
+    for message in messages:
+        found = _SXID.search(message.text) if message.kind == "sxid" else None
+        if found is not None:
+            word = (found.group(3) or "").lower()
+            is_fatal = word == "fatal" if word else None
+            event = (int(found.group(2)), pci_address(found.group(1)), is_fatal)
+            counts[event] += 1
             first.setdefault(event, message.text)
-    return tuple(Xid(code=e[0], gpu=e[1], count=n, first_text=first[e]) for e, n in counts.items())
+    return tuple(
+        Sxid(code=e[0], switch=e[1], is_fatal=e[2], count=n, first_text=first[e]) for e, n in counts.items()
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from doctor.core.evidence import Evidence, Reading
-from doctor.core.host import Fact, Gpu, GpuReport, Known
+from doctor.core.host import Fact, Gpu, GpuProcess, GpuReport, Known
 from doctor.facts.cuda import cuda_version
 from doctor.facts.limits import limits_of_mask
 from doctor.facts.source import absent, at, document, dotted, integer, pci_address, string
@@ -17,6 +17,7 @@ _COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "excl
 _RECOVERY = {0: "none", 1: "reset", 2: "reboot", 3: "drain_p2p", 4: "drain_and_reset"}
 _FABRIC = {0: "not_supported", 1: "not_started", 2: "in_progress", 3: "completed"}
 _GPUS_MAX = 512
+_PROCESSES_MAX = 1024
 #: What is said where a card, its driver or the Python binding has no such thing: no fault of the GPU.
 _NOT_SUPPORTED = ("not supported", "function not found", "this pynvml has no")
 
@@ -117,6 +118,8 @@ def _gpu(number: int, row: dict[str, object]) -> Gpu:
         gsp_firmware=string(row.get("gsp_firmware_version")),
         fabric_state=_fabric(row),
         process_count=_process_count(row),
+        processes=_processes(row),
+        utilisation_percent=_percent(at(row, "utilization_rates", "gpu")),
         errors=_errors(row),
         **_memory(row),
         **_clocks(row),
@@ -173,6 +176,26 @@ def _fabric(row: dict[str, object]) -> str | None:
 def _process_count(row: dict[str, object]) -> int | None:
     processes = row.get("compute_running_processes")
     return len(processes) if isinstance(processes, list) else integer(processes)
+
+
+def _processes(row: dict[str, object]) -> tuple[GpuProcess, ...] | None:
+    """Computing ones and displays; a process that does both stands once, with the memory of the first."""
+    found: dict[int, GpuProcess] = {}
+    lists = [row.get(f"{kind}_running_processes") for kind in ("compute", "graphics")]
+    for entries in lists:
+        for entry in entries[:_PROCESSES_MAX] if isinstance(entries, list) else ():
+            pid, memory = integer(at(entry, "pid")), integer(at(entry, "used_gpu_memory"))
+            if pid is not None and pid >= 0:
+                name = string(at(entry, "name"), 200) or ""
+                # All ones is NVML's word for memory that it cannot count (WDDM, vGPU).
+                known = memory if memory is not None and 0 <= memory < 2**62 else None
+                found.setdefault(pid, GpuProcess(pid=pid, name=name, memory_bytes=known))
+    return tuple(found.values()) if any(isinstance(entries, list) for entries in lists) else None
+
+
+def _percent(value: object) -> int | None:
+    number = integer(value)
+    return number if number is not None and 0 <= number <= 100 else None
 
 
 def _errors(row: dict[str, object]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from doctor.core.evidence import Evidence, Item
@@ -24,6 +26,7 @@ from doctor.facts.kernel import read_kernel
 from doctor.facts.loadedlog import gpus_by_log
 from doctor.facts.packages import read_packages
 from doctor.facts.pci import read_pci
+from doctor.facts.sitepackages import read_environments
 from doctor.facts.system import read_system
 
 __all__ = ["read_host", "read_scopes"]
@@ -51,6 +54,8 @@ def read_scopes(evidence: Evidence) -> tuple[Host, ...]:
             if inner is not None:
                 # What was asked inside the environment itself knows it better.
                 found.setdefault(inner.scope, inner)
+            for inner in _listed(view, "" if scope == "host" else f"@{scope}"):
+                found.setdefault(inner.scope, inner)
     return tuple(found.values())
 
 
@@ -61,6 +66,13 @@ def _environment(evidence: Evidence, where: str) -> Host | None:
     scope = f"venv:{environment_path(evidence)}{where}"
     taken = Collection(taken_at=evidence.meta.taken_at, tool=evidence.meta.tool)
     return Host(scope=scope, collection=taken, environment=environment)
+
+
+def _listed(evidence: Evidence, where: str) -> Iterator[Host]:
+    """The environments whose directories the collector looked into."""
+    taken = Collection(taken_at=evidence.meta.taken_at, tool=evidence.meta.tool, root=evidence.meta.root)
+    for prefix, environment in read_environments(evidence).items():
+        yield Host(scope=f"venv:{prefix}{where}", collection=taken, environment=environment)
 
 
 def _read(evidence: Evidence, scope: str) -> Host:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from doctor.core.evidence import Evidence, Reading
-from doctor.core.host import Absent, Fact, Gpu, GpuReport, Known
+from doctor.core.host import Absent, Fact, Gpu, GpuProcess, GpuReport, Known
 from doctor.core.versions import Dotted
 from doctor.facts.collectenv import report_by_env
 from doctor.facts.limits import limit_of_label
@@ -25,6 +25,7 @@ RUN_AGAIN = "run again"
 
 _MIB = 1024 * 1024
 _GPUS_MAX = 512
+_PROCESSES_MAX = 1024
 _VIRTUALISATION = {
     "none": "none",
     "pass-through": "passthrough",
@@ -213,6 +214,8 @@ def _gpu(number: int, node: Node) -> Gpu:
         gsp_firmware=_text(node, "gsp_firmware_version"),
         fabric_state=_snake(_text(node, "fabric", "state")),
         process_count=_process_count(node),
+        processes=_processes(node),
+        utilisation_percent=whole(_text(node, "utilization", "gpu_util")),
         **_memory(node),
         **_clocks(node),
         **_power(node),
@@ -233,6 +236,20 @@ def _recovery(node: Node) -> str | None:
 def _process_count(node: Node) -> int | None:
     processes = node.child("processes")
     return len(processes.all("process_info")) if processes is not None else None
+
+
+def _processes(node: Node) -> tuple[GpuProcess, ...] | None:
+    """None where the element is not there, or says that the driver or the user may not tell."""
+    processes = node.child("processes")
+    if processes is None or processes.text:
+        return None
+    found = []
+    for info in processes.all("process_info")[:_PROCESSES_MAX]:
+        pid = whole(_text(info, "pid"))
+        if pid is not None and pid >= 0:
+            name = _text(info, "process_name") or ""
+            found.append(GpuProcess(pid=pid, name=name, memory_bytes=_mebibytes(info, "used_memory")))
+    return tuple(found)
 
 
 def _mebibytes(node: Node, *path: str) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.core.diff import DIFF_SCHEMA, MatrixDiff
 from doctor.core.evidence import EVIDENCE_SCHEMA, Meta
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
@@ -25,6 +26,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     EVIDENCE_SCHEMA: Meta,
     STACK_SCHEMA: StackReport,
     WHY_SCHEMA: WhyReport,
+    DIFF_SCHEMA: MatrixDiff,
 }
 
 _FOLDER = Path(__file__).resolve().parent.parent / "schemas"

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from doctor.core.stack import Because, Change, Hint, OtherStack, StackReport, WhyReport
 from doctor.core.target import Target
+from doctor.report.environment_text import said_of
 from doctor.report.escape import escape_line
 
 __all__ = ["render_stack", "render_why"]
@@ -25,7 +26,7 @@ _DELIVERIES = {
 def render_stack(report: StackReport) -> str:
     """The stack, what changes, and why each part is what it is; or the conflict."""
     lines = [*_para(f"{report.goal} on {_machine(report.target)}")]
-    lines += [f"{_WORDS[report.compatible]} (matrix {report.matrix_edition}, policy {report.policy})", ""]
+    lines += [*_para(f"{_WORDS[report.compatible]} ({_matrix(report)}, policy {report.policy})"), ""]
     sources = _Sources()
     if report.conflict:
         word = "cannot hold together" if report.compatible == "no" else "what is not known"
@@ -33,6 +34,7 @@ def render_stack(report: StackReport) -> str:
     if report.components:
         head = "stack" if report.compatible == "yes" else "known so far"
         lines += [f"{head}, in {_DELIVERIES[report.delivery]}:", *_stack(report), ""]
+    lines += _effect(report, sources)
     lines += _changes(report.changes, report.keeps)
     lines += _hints(report.hints, report.nearest)
     lines += [line for text in report.advice for line in _para(f"note: {text}")]
@@ -44,16 +46,31 @@ def render_stack(report: StackReport) -> str:
 def render_why(report: WhyReport) -> str:
     """Yes, no or not known; the chain; hints; the sources, each once."""
     lines = [*_para(f"{report.question or 'what is there'} on {_machine(report.target)}")]
-    lines += [f"{_WORDS[report.compatible]} (matrix {report.matrix_edition})", ""]
+    lines += [*_para(f"{_WORDS[report.compatible]} ({_matrix(report)})"), ""]
+    lines += [*_para(said_of(report.environment)), ""] if report.environment else []
     shown = [
         link for link in report.because if report.compatible != "yes" or link.kind in ("relation", "note")
     ]
     sources = _Sources()
     if shown:
         lines += ["because:", *_chain(shown, sources), ""]
+    lines += _effect(report, sources)
     lines += _hints(report.hints, report.nearest)
     lines += [line for text in report.advice for line in _para(f"note: {text}")]
     return _joined([*lines, *sources.lines()])
+
+
+def _matrix(report: StackReport | WhyReport) -> str:
+    """The edition, and the overlays that are in force."""
+    names = " and ".join(report.overlays)
+    return f"matrix {report.matrix_edition}" + (f" with overlay {names}" if names else "")
+
+
+def _effect(report: StackReport | WhyReport, sources: _Sources) -> list[str]:
+    """What the overlays decided."""
+    if not report.overlay_effect:
+        return []
+    return ["decided by overlay:", *_chain(report.overlay_effect, sources), ""]
 
 
 class _Sources:
@@ -107,7 +124,8 @@ def _chain(links: Iterable[Because], sources: _Sources) -> list[str]:
     lines = []
     for link in links:
         doubt = " - not known" if not link.is_known else ""
-        name = f" ({link.relation})" if link.kind in ("relation", "note") else ""
+        origin = f", overlay {link.overlay}" if ":" in link.overlay else ""
+        name = f" ({link.relation}{origin})" if link.kind in ("relation", "note") else ""
         lines += _para(f"{link.text}{doubt}{name} {sources.cite(link.source)}", "  - ", "    ")
     return lines
 
@@ -115,13 +133,26 @@ def _chain(links: Iterable[Because], sources: _Sources) -> list[str]:
 def _stack(report: StackReport) -> list[str]:
     lines = []
     width = max(map(len, report.components))
-    for name, version in report.components.items():
+    for name, version in sorted(report.components.items(), key=_place):
         head = f"  {name:<{width}}  {version:<13}"
         why = _reasons_of(report, name)
         lines += _para(why, head, " " * len(head)) if why else [head.rstrip()]
     if report.also:
         lines += _para("also: " + ", ".join(f"{name} {spec}" for name, spec in report.also.items()), "  ")
     return lines
+
+
+#: From the machine up; what stands in no list follows by name. A saved stack has its components by name.
+_ORDER = (
+    *("os", "glibc", "kernel", "kernel-modules", "driver", "fabric-manager", "cuda-repo"),
+    "container-toolkit",
+    *("cuda", "cuda-toolkit", "python", "vllm", "tensorrt-llm", "tensorrt", "sglang", "torch"),
+)
+
+
+def _place(component: tuple[str, str]) -> tuple[int, str]:
+    name = component[0]
+    return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
 
 
 def _reasons_of(report: StackReport, name: str) -> str:

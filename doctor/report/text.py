@@ -73,6 +73,7 @@ def render_check(  # noqa: PLR0913
     for number, cause in enumerate(report.causes):
         _cause(page, cause, report, heading="cause" if number == 0 else "also")
     _findings(page, report, verbose=verbose)
+    _goal(page, report)
     for cause in report.advice:
         _cause(page, cause, report, heading="advice")
     _notes(page, report.findings, verbose=verbose)
@@ -237,6 +238,26 @@ def _findings(page: Page, report: CheckReport, *, verbose: bool) -> None:
             _finding(page, group, report, is_explained=is_explained, verbose=verbose)
 
 
+def _goal(page: Page, report: CheckReport) -> None:
+    """The stack that the goal asks for here, and what of the host it changes; or why there is none."""
+    stack = report.stack
+    if stack is not None:
+        page.gap()
+        page.text(report.goal, head="goal: ", paint="strong", hang=6)
+        page.label("stack", ", ".join(f"{name} {version}" for name, version in stack.components.items()))
+        changes = (
+            f"{c.component} {c.before} -> {c.after}" + (f" ({c.minutes} min)" if c.minutes else "")
+            for c in stack.changes
+        )
+        page.label("changes", ", ".join(changes))
+        page.label("stays", ", ".join(stack.keeps))
+    elif report.conflict:
+        page.gap()
+        page.text(report.goal, head="goal: ", paint="strong", hang=6)
+        for link in report.conflict:
+            page.label("because", link.text)
+
+
 def _is_aside(finding: Finding) -> bool:
     """An unknown that leaves the verdict alone: named in one line at the end, in full with `verbose`."""
     always = finding.is_critical or finding.area == "internal" or finding.id == "system.collection"
@@ -265,6 +286,7 @@ def _finding(
     inner = 2 + _STATUS_WIDTH
     page.label("found", finding.found, indent=inner)
     page.label("wanted", finding.wanted, indent=inner)
+    page.label("overlay", finding.overlay, indent=inner)
     if finding.status == "unknown" and finding.is_critical:
         page.text("without it the verdict stays open", indent=inner, hang=0)
     if is_explained:
@@ -325,7 +347,8 @@ def _foot(page: Page, report: CheckReport, host: Host | None, *, verbose: bool) 
     elif report.root is False and any(f.status == "unknown" for f in report.findings):
         page.text("not collected as root; root may know more")
     taken = f", evidence of {report.taken_at}" if report.taken_at else ""
-    page.text(f"matrix {report.matrix_edition}{taken}, {report.tool}")
+    sites = f" with overlay {', '.join(report.overlays)}" if report.overlays else ""
+    page.text(f"matrix {report.matrix_edition}{sites}{taken}, {report.tool}")
     if verbose and report.timings:
         page.text("took " + ", ".join(f"{name} {ms:.0f} ms" for name, ms in report.timings.items()))
     meaning = _MEANINGS.get(report.exit_code) or EXIT_CODES.get(report.exit_code, "unknown code")

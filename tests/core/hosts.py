@@ -45,6 +45,10 @@ from doctor.core.host import (
     Virtualisation,
     Xid,
 )
+from doctor.core.host_container import Containers
+from doctor.core.host_fabric import Fabric
+from doctor.core.host_machine import Machine
+from doctor.core.host_network import Network
 from doctor.core.judge import judge
 from doctor.core.matrix import Matrix
 from doctor.core.versions import Dotted
@@ -73,6 +77,10 @@ FACTS = (
     *(f"driver.{name}" for name in Driver.__struct_fields__),
     *(f"cuda.{name}" for name in Cuda.__struct_fields__),
     "packages",
+    *(f"machine.{name}" for name in Machine.__struct_fields__),
+    *(f"fabric.{name}" for name in Fabric.__struct_fields__),
+    *(f"containers.{name}" for name in Containers.__struct_fields__),
+    *(f"network.{name}" for name in Network.__struct_fields__),
 )
 REASONS: tuple[AbsentReason, ...] = ("denied", "timeout", "not_collected", "unreadable", "failed")
 NOT_THERE = Absent(reason="not_installed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pytest
@@ -65,15 +65,8 @@ from tests.core.hosts import (
     working_probe,
     wrong,
 )
-
-
-class Pair(NamedTuple):
-    """A host with one fault, and a host like it that has another one, or none."""
-
-    sick: Host
-    near_miss: Host
-    first: str = ""
-    """The cause that is first instead on the near miss; empty for none."""
+from tests.core.pair import Pair
+from tests.core.pairs_fabric import PAIRS as OF_FABRIC
 
 
 NO_DEVICE = failing_probe(100, "CUDA_ERROR_NO_DEVICE")
@@ -189,6 +182,7 @@ BARE = having(
 UPDATING = put(healthy(), "packages", driver_packages(automatic_updates=known_of(value=True)))
 
 PAIRS: dict[str, Pair] = {
+    **OF_FABRIC,
     "system.no_nvidia_gpu": Pair(NO_GPU, said(NO_GPU, GONE), "gpu.fallen_off_bus"),
     "container.wsl_no_nvidia_adapter": Pair(
         having(
@@ -323,11 +317,6 @@ PAIRS: dict[str, Pair] = {
         put(gpu(gpu(healthy(), mig_mode=True), 1, mig_mode=True), "cuda.probe", NO_DEVICE),
         gpu(gpu(healthy(), mig_mode=True), 1, mig_mode=True),
     ),
-    "fabric.fm_missing": Pair(
-        gpu(put(healthy(), "cuda.probe", NOT_READY), fabric_state="in_progress"),
-        put(healthy(), "cuda.probe", NOT_READY),
-        "unknown",
-    ),
     "driver.userspace_missing": Pair(
         having(
             healthy(),
@@ -391,11 +380,12 @@ PAIRS: dict[str, Pair] = {
     "container.toolkit_not_configured": Pair(
         BARE, put(in_container(), "cuda.probe", UNKNOWN_ERROR), "unknown"
     ),
-    "policy.driver_auto_upgrade_unfenced": Pair(UPDATING, healthy()),
+    "policy.driver_auto_upgrade_unfenced": Pair(UPDATING, healthy(), is_advice=True),
 }
 #: Named inside another cause, as its closer form.
 REFINING = {"driver.reboot_pending": (DIFFERING, kernels(DIFFERING, (RELEASE, OLD_FILE)))}
-CERTAIN = [name for name in PAIRS if not name.startswith("policy.")]
+CERTAIN = [name for name, pair in PAIRS.items() if not pair.is_advice]
+ADVICE = [name for name, pair in PAIRS.items() if pair.is_advice]
 
 
 def named(host: Host) -> list[str]:
@@ -409,7 +399,8 @@ def one(host: Host) -> Cause:
 
 
 def test_every_row_has_its_pair() -> None:
-    rows = {row.id for row in matrix().edition.causes}
+    # A row that explains no finding is there for `explain`: check never names it.
+    rows = {row.id for row in matrix().edition.causes if row.explains}
     assert rows == set(PAIRS) | set(REFINING)
 
 
@@ -425,6 +416,16 @@ def test_a_cause_is_named_alone_with_its_consequences(name: str) -> None:
     linked = {f.cause for f in answer(host).findings if f.status == "fail"}
     assert linked == {name}
     assert answer(host).verdict == "not_ready"
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_what_does_not_stop_the_host_is_advice_with_a_remedy(name: str) -> None:
+    report = answer(PAIRS[name].sick)
+    assert (report.verdict, report.causes) == ("ready", ()), wrong(PAIRS[name].sick)
+    mine = [a for a in report.advice if a.id == name]
+    assert mine, [a.id for a in report.advice]
+    assert all(a.because and a.remedy is not None for a in mine)
+    assert name not in [a.id for a in answer(PAIRS[name].near_miss).advice]
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -33,10 +33,16 @@ def test_a_goal_with_everything() -> None:
     )
 
 
+def test_a_component_without_a_set_is_any_version_of_it() -> None:
+    goal = parse_goal("vllm, use=fp8")
+    assert goal.terms == (Term(component="vllm", spec="*"),)
+    assert (goal.terms[0].text, goal.uses) == ("vllm", ("fp8",))
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("vllm", "`vllm`"),
+        ("Vllm", "`Vllm`"),
         ("vllm=0.33", "`vllm=0.33`"),
         ("use=fp9", "use=fp9"),
         ("delivery=snap", "delivery=snap"),

@@ -9,7 +9,8 @@ from doctor.core.evidence import Evidence, Item, Meta, command_name
 from doctor.core.host import Environment, known
 from doctor.facts.environment import environment_path, read_environment
 from doctor.facts.read import read_host, read_scopes
-from doctor.report.machine import from_json, to_json
+from doctor.report.machine import to_json
+from doctor.report.saved import from_json
 from tests.facts.evidence import evidence
 
 BOX = "container:4f2a"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from doctor.report.forms import CHECK_FORMS, write_check
 from doctor.report.machine import to_json
 from doctor.report.text import render_check, render_host
 
@@ -21,6 +22,23 @@ GOLDEN = {
     "host-mismatch.txt": render_host(values.MISMATCH_HOST).encode(),
     "host-nothing.txt": render_host(values.NOTHING).encode(),
 }
+
+_ENDINGS = {
+    "ansible-facts": "fact",
+    "prometheus": "prom",
+    "junit": "xml",
+    "nhc": "nhc",
+    "html": "html",
+    "jsonl": "jsonl",
+}
+
+#: The other forms of one report.
+FORM_GOLDEN = {
+    f"check-mismatch.{_ENDINGS[form]}": write_check(values.MISMATCH, form)
+    for form in CHECK_FORMS
+    if form != "json"
+}
+GOLDEN |= FORM_GOLDEN
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)

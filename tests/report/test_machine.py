@@ -13,7 +13,8 @@ from doctor.core.versions import Dotted
 from doctor.errors import EvidenceError
 from doctor.evidence.bundle import write_bundle
 from doctor.report.escape import UNSAFE
-from doctor.report.machine import from_json, printable, to_json
+from doctor.report.machine import printable, to_json
+from doctor.report.saved import from_json
 from doctor.report.schemas import DOCUMENTS, schema, schema_files
 
 from . import values
@@ -99,7 +100,7 @@ BAD = {
     "not JSON": (b"NOT READY: x", "cannot be read"),
     "list": (b"[]", "cannot be read"),
     "no schema": (b"{}", "names no schema"),
-    "newer": (b'{"schema": "mopt.check/2"}', "`mopt.check/2`; `mopt.check/1` and `mopt.host/1` are read"),
+    "newer": (b'{"schema": "mopt.check/2"}', "`mopt.check/2`; `mopt.check/1`, `mopt.host/1`"),
     "cut": (to_json(values.MISMATCH)[:-40], "cannot be read"),
     "unknown field": (to_json(values.NOTHING).replace(b'"scope"', b'"scopes"'), "unknown field `scopes`"),
     "bad version": (to_json(values.H200).replace(b'"580.159.04"', b'"latest"'), "is not a dotted version"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.core.check import Check
-from doctor.core.checks import cuda, driver, gpu, history, kernel, security, system
+from doctor.core.checks import cuda, driver, fabric, goal, gpu, history, kernel, security, system
 
 __all__ = ["CHECKS"]
 
@@ -13,7 +13,9 @@ CHECKS: tuple[Check, ...] = (
     *history.CHECKS,
     *driver.CHECKS,
     *gpu.CHECKS,
+    *fabric.CHECKS,
     *cuda.CHECKS,
     *system.CHECKS[1:],
     *security.CHECKS,
+    *goal.CHECKS,
 )

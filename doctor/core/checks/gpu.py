@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import answering, on_gpu_host
 from doctor.core.claims.bus import bar_fault, has_window, is_asleep
-from doctor.core.claims.running import is_action
 from doctor.core.host import Gpu, PciDevice
 from doctor.core.views import messages, report, working_gpus, xid_counts
+from doctor.core.xids import is_action
 
 __all__ = ["CHECKS"]
 

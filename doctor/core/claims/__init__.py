@@ -21,6 +21,15 @@ from doctor.core.claims.bus import (
     vfio_bound_all,
 )
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, clock_limit, gpu_flag, said
+from doctor.core.claims.fabric import (
+    fabric_manager_differs,
+    fabric_manager_down,
+    fabric_of_provider,
+    fabric_waits,
+    imex_channel_missing,
+    nvlink5_part_missing,
+)
+from doctor.core.claims.goal import goal_conflict, goal_unmet, site_rule_broken
 from doctor.core.claims.modules import (
     compiler_blocks,
     compiler_differs,
@@ -170,6 +179,15 @@ CLAIMS: dict[str, Claim] = {
     "nodes_closed": nodes_closed,
     "mig_without_instance": mig_without_instance,
     "fabric_not_up": fabric_not_up,
+    "fabric_waits": fabric_waits,
+    "fabric_manager_down": fabric_manager_down,
+    "fabric_manager_differs": fabric_manager_differs,
+    "fabric_of_provider": fabric_of_provider,
+    "nvlink5_part_missing": nvlink5_part_missing,
+    "imex_channel_missing": imex_channel_missing,
+    "goal_unmet": goal_unmet,
+    "goal_conflict": goal_conflict,
+    "site_rule_broken": site_rule_broken,
 }
 
 

@@ -17,6 +17,7 @@ from doctor.core.views import (
     report,
     working_gpus,
 )
+from doctor.core.xids import is_action
 
 #: What dnf's versionlock may put before a name.
 _EPOCH = pattern(r"^\d+:")
@@ -259,11 +260,6 @@ def not_injected(case: Case) -> Claimed:
     if nodes.holds or library.holds:
         return nodes if nodes.holds else library
     return no() if nodes.holds is False and library.holds is False else UNTOLD
-
-
-def is_action(word: str | None) -> bool:
-    """Whether a recovery action asks for something; a number that this edition cannot name does not."""
-    return bool(word) and str(word).lower() != "none" and not str(word).startswith("unknown_")
 
 
 def recovery_asked(case: Case) -> Claimed:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from doctor.core.relate.driver import relate_driver
 from doctor.core.relate.host import relate_host
+from doctor.core.relate.names import relate_names
 from doctor.core.relate.packages import relate_packages
 from doctor.core.relate.site import relate_site
+from doctor.core.relate.standing import relate_standing
 from doctor.core.relate.uses import relate_uses
 from doctor.core.solve.model import Model
 
@@ -18,4 +20,6 @@ def relate(model: Model) -> None:
     relate_driver(model)
     relate_host(model)
     relate_uses(model)
+    relate_names(model)
+    relate_standing(model)
     relate_site(model)

@@ -6,7 +6,7 @@ from doctor.core.rows.site import RuleKind, SiteRule
 from doctor.core.solve.model import ABSENT, OTHER, Model, Value
 from doctor.core.versions import Version
 
-__all__ = ["refused", "relate_site"]
+__all__ = ["refused", "relate_site", "rule_words"]
 
 
 def relate_site(model: Model) -> None:
@@ -15,7 +15,7 @@ def relate_site(model: Model) -> None:
         for kind, rule in overlay.rules:
             mask = refused(model, kind, rule) if rule.component in model else 0
             if mask:
-                says = f"{_words(kind, rule, overlay.name)}: {rule.reason}"
+                says = f"{rule_words(kind, rule, overlay.name)}: {rule.reason}"
                 model.relate(f"overlay-{kind}", (rule.component, mask), says, rows=(rule,))
 
 
@@ -42,7 +42,8 @@ def _is_in(model: Model, component: str, value: Value, spec: str) -> bool:
     return spec == "*" or value in spec.split("|")  # a system is a plain name
 
 
-def _words(kind: RuleKind, rule: SiteRule, name: str) -> str:
+def rule_words(kind: RuleKind, rule: SiteRule, name: str) -> str:
+    """What a rule of the overlay of that name says of a version that breaks it."""
     wanted = " or ".join(rule.versions)
     if kind == "forbid":
         return f"is forbidden by overlay {name}"

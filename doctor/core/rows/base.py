@@ -24,4 +24,4 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     unverified: tuple[str, ...] = ()
     note: str = ""
     overlay: str = ""
-    """`NAME (FILE:LINE)` of the site overlay that a row comes from; empty for the edition's own."""
+    """`NAME: FILE:LINE` of the site overlay that a row comes from; empty for the edition's own."""

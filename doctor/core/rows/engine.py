@@ -92,6 +92,12 @@ class NameRow(Row, frozen=True, kw_only=True):
     instead: tuple[str, ...] = ()
     """What to write today."""
     meaning: str = ""
+    default: str = ""
+    """Of a flag: what it is when nobody sets it."""
+    default_since: str = ""
+    """The first sampled release with that default; empty where every release that was read has it."""
+    choices: tuple[str, ...] = ()
+    """Of a flag: every value it takes, where the list is closed."""
 
 
 class CommandRow(Row, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from doctor.core.rows.base import OpenModule, Row
 from doctor.core.versions import Dotted
 
@@ -42,10 +44,14 @@ class Product(Row, frozen=True, kw_only=True):
     memory_gb: float | None = None
     memory_type: str = ""
     bandwidth_gb_s: float | None = None
+    pcie_generation: int | None = None
     ecc: bool | None = None
     nvlink: str = ""
     """`yes`, `bridge` or empty."""
     needs_fabric_manager: bool | None = None
+    fabric: Literal["nvswitch", "nvlink5", "rack", ""] = ""
+    """What joins boards of this card: NVSwitches on the host's PCI bus; NVSwitches of NVLink 5, which the host
+    reaches through InfiniBand devices; the switch trays of a rack, whose managers are not on this host."""
     open_module: OpenModule | None = None
     min_driver: Dotted | None = None
     mig_instances: int | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from doctor.core.goal import Policy
 from doctor.core.rows.choice import ChangeCost
 from doctor.core.solve.frame import lead
@@ -34,18 +36,17 @@ def _table(model: Model, policy: Policy) -> list[list[int]]:
     for name in model.names:
         row = []
         for position, value in enumerate(model.domain(name)):
+            behind = len(model.domain(name)) - 1 - position
             total = 0
             for level in levels:
                 total = (total << _WIDTH) + level(model, name, value)
-            row.append((total << (2 * _WIDTH)) + _newest(model, name, position, is_lead=name == main))
+            # The newest of what the stack is for, then taste, then the newest of everything else.
+            total = (total << _WIDTH) + (behind if name == main else 0)
+            for level in _TASTE:
+                total = (total << _WIDTH) + level(model, name, value)
+            row.append((total << _WIDTH) + (0 if name == main else behind))
         table.append(row)
     return table
-
-
-def _newest(model: Model, name: str, position: int, *, is_lead: bool) -> int:
-    """The last levels: the newest of what the stack is for, then the newest of everything else."""
-    behind = len(model.domain(name)) - 1 - position
-    return behind << _WIDTH if is_lead else behind
 
 
 # --- change ---------------------------------------------------------------------------------------
@@ -74,7 +75,11 @@ def change_cost(model: Model, name: str, value: Value) -> ChangeCost | None:
     if isinstance(value, Dotted) and "patch" in rows:
         same = minor_of(value)[0] == minor_of(Dotted(there))[0]
         return rows["patch" if same else "branch"]
-    return rows.get("version") or rows.get("word")
+    row = rows.get("version") or rows.get("word")
+    if row is not None and name == "python" and not (model.target.version(name) or model.target.python):
+        # Nothing serves under the system's own interpreter: another one beside it stops nothing.
+        return msgspec.structs.replace(row, minutes=0)
+    return row
 
 
 def _by_component(model: Model) -> dict[str, list[ChangeCost]]:
@@ -161,8 +166,12 @@ def _unripe(_model: Model, _name: str, value: Value) -> int:
     return int(isinstance(value, Version) and value.scheme == "pep440" and value.key.is_prerelease)
 
 
+#: Kinds of branches in the order in which they are taken; new-feature branches and others come last.
+_KINDS = ("LTSB", "production")
+
+
 def _branch(model: Model, name: str, value: Value) -> int:
-    """Long-term branches first; of these the one nearest to what is there, or with the latest end."""
+    """Branches with corrections first, long-term ones first among them; of these the nearest or latest."""
     if name != "driver" or type(value) is str:
         return 0
     branches = model.universe.branches
@@ -176,7 +185,10 @@ def _branch(model: Model, name: str, value: Value) -> int:
         far = abs(order.index(branch.major) - order.index(start))
     else:
         far = len(order) - order.index(branch.major)
-    return ((branch.kind != "LTSB") << 10) + far
+    # Of a branch with one release nobody knows yet what its first corrections will be.
+    is_young = len(branch.releases) < 2
+    kind = _KINDS.index(branch.kind) if branch.kind in _KINDS else len(_KINDS)
+    return (is_young << 16) + (kind << 10) + far
 
 
 def _source_of_python(model: Model, name: str, value: Value) -> int:
@@ -202,6 +214,6 @@ def _needless(model: Model, name: str, value: Value) -> int:
 
 _TASTE: tuple[_Level, ...] = (_branch, _source_of_python, _flavour, _needless)
 _LEVELS: dict[Policy, tuple[_Level, ...]] = {
-    "repair": (_unripe, _minutes, _advisories, _ended, *_TASTE),
-    "harden": (_unripe, _advisories, _ended, _minutes, *_TASTE),
+    "repair": (_unripe, _minutes, _advisories, _ended),
+    "harden": (_unripe, _advisories, _ended, _minutes),
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from doctor.core.goal import Goal, Term
+from doctor.core.goal import SENTENCE, Goal, NamedThing, Term
 from doctor.core.rows.system import SystemRow
 from doctor.core.sets import VersionSet
 from doctor.core.solve.model import ABSENT, OTHER, Link, Model, Value
+from doctor.core.solve.properties import GPU_PROPERTIES, add_properties, kernel_of
 from doctor.core.solve.universe import Universe, ascending, minor_of
 from doctor.core.target import Target, system_of
 from doctor.core.versions import Version
@@ -62,6 +63,7 @@ def frame(universe: Universe, target: Target, goal: Goal, *, mode: Mode, deliver
     _add_gpus(model)
     system = system_of(universe.matrix, target.os) if target.os else None
     _add_system(model, system, mode)
+    add_properties(model)
     for wish in (*(f"use={use}" for use in goal.uses), *(named.text for named in goal.names)):
         model.add_variable(wish, ("wanted", OTHER))
         model.say(Link(relation=f"goal:{wish}", says=f"the goal is {wish}", kind="goal"), [(wish, 1)])
@@ -118,16 +120,28 @@ def _add_system(model: Model, system: SystemRow | None, mode: Mode) -> None:
                 raise UsageError(f"`{target.kernel}` is no kernel", hints=("for example `6.8`",)) from None
         else:
             _fact(model, "kernel", f"the kernel is {target.kernel}", None)
-    if system is not None and model.delivery == "system":
+    if system is None:
+        return
+    _add_defaults(model, system, mode)
+
+
+def _add_defaults(model: Model, system: SystemRow, mode: Mode) -> None:
+    """What a system brings by default, where the question does not say."""
+    target, universe = model.target, model.universe
+    own_kernel = None if "kernel" in model or target.kernel else kernel_of(model, system)
+    if own_kernel is not None:
+        model.add_variable("kernel", (own_kernel[0], OTHER))
+        _fact(model, "kernel", own_kernel[1], system)
+    if model.delivery == "system":
         own = ".".join(map(str, system.python.parts[:2]))
         model.add_variable("python", (universe.version("python", own), OTHER))
         _fact(model, "python", f"python is {own} on {system.system}", system)
-    if system is not None and model.delivery != "container":
+    if model.delivery != "container":
         model.add_variable("glibc", (system.glibc, OTHER))
         _fact(model, "glibc", f"glibc is {system.glibc} on {system.system}", system)
-    if system is not None and system.cuda_repo:
+    if system.cuda_repo:
         model.add_variable("cuda-repo", (universe.version("cuda-repo", system.cuda_repo),))
-    if system is not None and not target.version("gcc") and _wants_compiler(model):
+    if not target.version("gcc") and _wants_compiler(model):
         gccs: set[Version] = {*universe.known("gcc"), system.gcc}
         model.add_variable("gcc", ascending(gccs))
         model.say(
@@ -156,7 +170,7 @@ def _fact(model: Model, name: str, says: str, row: SystemRow | None) -> None:
 def _active(model: Model) -> tuple[str, ...]:
     """Every component the question reaches: those named, and what their releases ask for."""
     target, goal = model.target, model.goal
-    roots = list(supposed(target, goal))
+    roots = [name for name in supposed(target, goal) if name not in GPU_PROPERTIES]
     roots += _of_uses(model)
     if model.delivery == "container":
         roots.append("container-toolkit")
@@ -192,11 +206,25 @@ def _of_uses(model: Model) -> list[str]:
         wanted.append("cuda-toolkit")
     if "engine-build" in model.goal.uses and "tensorrt-llm" not in supposed(model.target, model.goal):
         wanted.append("tensorrt")
-    if any(named.kind in ("flag", "metric", "route", "variable") for named in model.goal.names) and not lead(
-        model.target, model.goal
-    ):
-        wanted.append("vllm")
-    return wanted
+    named = [owner for thing in model.goal.names if (owner := _owner_of(model, thing))]
+    return [*wanted, *named]
+
+
+def _owner_of(model: Model, thing: NamedThing) -> str:
+    """The component whose rows name a thing; an engine that the question names has the first say."""
+    edition, asked = model.universe.matrix.edition, lead(model.target, model.goal)
+    if asked or thing.kind == SENTENCE:
+        named = {row.component for row in edition.names if row.name == thing.name}
+        return next(iter(sorted(named)), "") if asked and asked not in named and len(named) == 1 else ""
+    tables: dict[str, list[tuple[str, str]]] = {
+        "model": [(row.component, row.architecture) for row in edition.models],
+        "quantization": [(row.component, row.method) for row in edition.quantization],
+        "kv-cache": [(row.component, row.dtype) for row in edition.kv_cache],
+    }
+    rows = tables.get(thing.kind) or [(row.component, row.name) for row in edition.names]
+    bare = thing.name.partition("=")[0]
+    owners = [owner for owner, name in rows if name == thing.name] or [o for o, n in rows if n == bare]
+    return owners[0] if owners else "vllm"
 
 
 def _asked_by(model: Model, component: str, found: Iterable[str]) -> list[str]:

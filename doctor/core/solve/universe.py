@@ -84,6 +84,9 @@ class Universe:
             return ascending(release for branch in self.branches.values() for release in branch.releases)
         if component in _LIKE_CUDA:
             return ascending(row.cuda for row in self.matrix.edition.toolkits)
+        if component == "driver-cuda":
+            spoken = (row.cuda_version for row in self.branches.values())
+            return ascending(cuda for cuda in spoken if cuda is not None)
         if component == "cuda-compat":
             # A compat package is cut from the driver that came with its toolkit.
             return ascending(row.driver for row in self.matrix.edition.toolkits if row.driver is not None)

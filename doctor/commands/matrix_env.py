@@ -1,0 +1,169 @@
+"""`matrix why --env` and `--image`: would what lies there run on this host, or on a named machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import msgspec
+
+from doctor.commands.ask import named_target
+from doctor.core.evidence import Evidence
+from doctor.core.fit.ground import Ground, ground_of_host, ground_of_target
+from doctor.core.fit.why import elsewhere, why_environment
+from doctor.core.goal import parse_term
+from doctor.core.host import Environment, Host, Known
+from doctor.core.matrix import Matrix
+from doctor.core.stack import WhyReport
+from doctor.core.target import Target
+from doctor.core.target_host import target_of
+from doctor.core.versions import Dotted
+from doctor.errors import ProbeError, UsageError
+from doctor.facts.read import read_scopes
+
+__all__ = ["explain_place"]
+
+_IMAGE_BYTES_MAX = 4 << 20
+
+
+def explain_place(options: argparse.Namespace, matrix: Matrix) -> WhyReport:
+    """The document of such a question. Raises `UsageError` on what cannot be meant or read."""
+    _refuse(options)
+    evidence = _evidence(options)
+    hosts = read_scopes(evidence) if evidence is not None else ()
+    if options.image:
+        environment, name = _image(options.image), f"the image of `{options.image}`"
+    else:
+        environment, name = _environment(options, hosts), f"the environment `{options.env}`"
+    target, ground = _machine(options, matrix, hosts)
+    return why_environment(matrix, environment, ground, target=target, question=f"would {name} run")
+
+
+def _refuse(options: argparse.Namespace) -> None:
+    if options.env and options.image:
+        raise UsageError("`--env` and `--image` are two questions", hints=("ask them one by one",))
+    if options.spec or options.goal:
+        given = " ".join([*options.spec, *options.goal])
+        raise UsageError(
+            f"`--env` and `--image` ask about what lies there, and take no combination beside it: `{given}`",
+            hints=("`--have NAME==VERSION` says what the machine has",),
+        )
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def _is_named(options: argparse.Namespace) -> bool:
+    return bool(options.gpu or options.os or options.kernel or options.arch)
+
+
+def _evidence(options: argparse.Namespace) -> Evidence | None:
+    """The bundle, or this host; None where the machine is named and no environment has to be read."""
+    if options.bundle:
+        if _is_named(options):
+            raise UsageError("`--from` and options such as `--gpu` name two machines")
+        from doctor.evidence.open import open_evidence
+
+        return open_evidence(options.bundle)
+    if _is_named(options):
+        return None
+    return _collected([options.env] if options.env else [], is_narrow=False)
+
+
+def _collected(paths: list[str], *, is_narrow: bool) -> Evidence:
+    from doctor.config import load_settings
+    from doctor.evidence.live import start_collecting
+
+    settings = load_settings(timeout_s=None, no_color=True, ascii_only=False, stdout_is_terminal=False)
+    whole = [_absolute(path) for path in paths]
+    with start_collecting(
+        budget_s=settings.timeout_s, sysroot=None, environments=whole, is_narrow=is_narrow
+    ) as live:
+        return live.evidence()
+
+
+def _absolute(path: str) -> str:
+    """The path as it is meant here: links stay, because a venv's interpreter is one."""
+    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib follows or loses nothing here, and costs 4 ms
+
+
+def _machine(options: argparse.Namespace, matrix: Matrix, hosts: tuple[Host, ...]) -> tuple[Target, Ground]:
+    if not hosts:
+        target = named_target(options, matrix)
+        return target, ground_of_target(matrix, target)
+    host = next((h for h in hosts if not h.scope.startswith("venv:")), hosts[0])
+    target, ground = target_of(matrix, host), ground_of_host(matrix, host)
+    for term in (parse_term(text) for text in options.have):
+        if term.component == "driver":
+            version = Dotted(term.spec.removeprefix("=="))
+            branch = matrix.branch(version)
+            ground = msgspec.structs.replace(
+                ground, driver=version, driver_cuda=branch.cuda_version if branch else None
+            )
+    return target, ground
+
+
+# --- what is asked about --------------------------------------------------------------------------
+
+
+def _environment(options: argparse.Namespace, hosts: tuple[Host, ...]) -> Environment:
+    """Of the bundle where that holds it, else of this machine's disk."""
+    path = _absolute(options.env)
+    for host in hosts if options.bundle else ():
+        if host.scope in (f"venv:{path}", f"venv:{options.env}") and isinstance(host.environment, Known):
+            return host.environment.value
+    is_elsewhere = bool(options.bundle) or not hosts
+    read = read_scopes(_collected([options.env], is_narrow=True)) if is_elsewhere else hosts
+    found = [
+        h
+        for h in read
+        if isinstance(h.environment, Known) and h.environment.value.is_meant and h.scope != "host"
+    ]
+    mine = [
+        h.environment.value
+        for h in found
+        if isinstance(h.environment, Known) and _is_of(h.environment.value, path)
+    ]
+    if not mine or not mine[0].is_listed or not (mine[0].packages or mine[0].python):
+        _refuse_empty(options.env)
+    return elsewhere(mine[0]) if is_elsewhere else mine[0]
+
+
+def _is_of(environment: Environment, path: str) -> bool:
+    return path == environment.prefix or path.startswith(f"{environment.prefix}/")
+
+
+def _refuse_empty(path: str) -> None:
+    if not os.path.exists(_absolute(path)):  # noqa: PTH110 - as above
+        raise UsageError(f"`{path}` does not exist")
+    raise UsageError(
+        f"`{path}` holds no Python environment that could be read",
+        hints=("a prefix with lib/python3.*/site-packages below it, or its bin/python", "root reads more"),
+    )
+
+
+def _image(path: str) -> Environment:
+    """The configuration in a file, or on stdin for `-`. Raises `UsageError` where it is none."""
+    from doctor.facts.imageconfig import read_image
+
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_IMAGE_BYTES_MAX + 1)
+        else:
+            with open(path, "rb") as handle:  # noqa: PTH123 - as above
+                data = handle.read(_IMAGE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ProbeError(f"`{path}` cannot be read: {error.strerror}") from error
+    if len(data) > _IMAGE_BYTES_MAX:
+        raise UsageError(f"`{path}` has more than {_IMAGE_BYTES_MAX} bytes: it is no image's configuration")
+    try:
+        environment = read_image(msgspec.json.decode(data))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        environment = None
+    if environment is None:
+        raise UsageError(
+            f"`{path}` is no image's configuration",
+            hints=("`docker inspect IMAGE`, or `skopeo inspect --config docker://IMAGE`",),
+        )
+    return environment

@@ -1,0 +1,119 @@
+"""`mopt-doctor report`: a saved answer in another form, without judging anything again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+
+import msgspec
+
+from doctor.commands.output import write_answer
+from doctor.config import Settings, load_settings
+from doctor.core.finding import CheckReport
+from doctor.core.host import Host
+from doctor.core.stack import StackReport, WhyReport
+from doctor.errors import EvidenceError, UsageError
+from doctor.report.forms import CHECK_FORMS, write_check
+from doctor.report.machine import to_json
+from doctor.report.saved import Document, from_json
+
+__all__ = ["run"]
+
+#: A check of a host with eight GPUs and many containers is below 1 MB.
+_BYTES_MAX = 64 * 1024**2
+_TEXT_WIDTH = 80
+#: Forms that others read at any moment.
+WHOLE = ("prometheus", "ansible-facts")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the value of a file in the form that is asked for; 0."""
+    settings = load_settings(
+        no_color=options.no_color,
+        ascii_only=options.ascii,
+        stdout_is_terminal=sys.stdout.isatty() and not options.output,
+    )
+    document = from_json(_bytes(options.file))
+    if options.redact:
+        document = _redacted(document)
+    form = "json" if options.json else options.format
+    answer = _rendered(document, form, settings, verbose=options.verbose)
+    write_answer(answer, options.output, whole=form in WHOLE)
+    return 0
+
+
+def _bytes(path: str) -> bytes:
+    """What is in the file, or on stdin for `-`. Raises UsageError, EvidenceError."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(_BYTES_MAX + 1)
+        else:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a FIFO or a device would block
+                hint = "`mopt-doctor check --from PATH` judges a bundle of evidence"
+                raise UsageError(f"`{path}` is no regular file", hints=(hint,))
+            with open(path, "rb") as file:  # noqa: PTH123
+                data = file.read(_BYTES_MAX + 1)
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}") from None
+    if len(data) > _BYTES_MAX:
+        raise EvidenceError(f"`{path}` is larger than {_BYTES_MAX // 1024**2} MiB: no answer is")
+    if data[:2] == b"\x1f\x8b":
+        hint = f"`mopt-doctor check --from {path}` judges a bundle of evidence"
+        raise EvidenceError(f"`{path}` is compressed: no saved answer", hints=(hint,))
+    return data
+
+
+def _rendered(document: Document, form: str, settings: Settings, *, verbose: bool) -> bytes:
+    if form == "json":
+        return to_json(document)
+    if isinstance(document, CheckReport):
+        return (
+            _check_text(document, settings, verbose=verbose)
+            if form == "text"
+            else write_check(document, form)
+        )
+    if form != "text":
+        known = ", ".join(f"`{name}`" for name in CHECK_FORMS)
+        raise UsageError(
+            f"a {msgspec.to_builtins(document).get('schema', 'document')} has the forms `text` and `json`",
+            hints=(f"{known} are forms of a check",),
+        )
+    return _other_text(document, settings).encode()
+
+
+def _check_text(report: CheckReport, settings: Settings, *, verbose: bool) -> bytes:
+    from doctor.report.text import render_check
+
+    return render_check(
+        report,
+        width=_TEXT_WIDTH,
+        colour=settings.colour,
+        ascii_only=settings.ascii_only,
+        verbose=verbose,
+    ).encode()
+
+
+def _other_text(document: Host | StackReport | WhyReport, settings: Settings) -> str:
+    if isinstance(document, Host):
+        from doctor.report.host_text import render_host
+
+        return render_host(
+            document, width=_TEXT_WIDTH, colour=settings.colour, ascii_only=settings.ascii_only
+        )
+    from doctor.report.stack_text import render_stack, render_why
+
+    return render_stack(document) if isinstance(document, StackReport) else render_why(document)
+
+
+def _redacted(document: Document) -> Document:
+    """The same with identities replaced, as `collect --redact` replaces them in evidence."""
+    from doctor.evidence.redact import redact_text
+
+    name = ""
+    if isinstance(document, CheckReport):
+        name = document.host.hostname or ""
+    elif isinstance(document, Host):
+        name = getattr(document.system.hostname, "value", "")
+    return from_json(redact_text(to_json(document).decode(), hostname=name).encode())

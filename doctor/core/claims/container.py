@@ -1,0 +1,392 @@
+"""Claims about whether containers get their GPUs: engines, NVIDIA Container Toolkit, CDI, SELinux, vGPU guests.
+
+A cause that shows on the host as a setting, and in a container as an error, has two claims: what is seen at
+either side, and what only the host can settle. In a container the second stays untold.
+"""
+
+from __future__ import annotations
+
+from doctor.core.check import Case
+from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
+from doctor.core.claims.modules import module_loaded
+from doctor.core.claims.running import not_injected, nvml_answers, on_wsl
+from doctor.core.host import Known, is_not_there, known
+from doctor.core.host_container import CdiSpec, ContainerEngine, Kubernetes
+from doctor.core.sets import VersionSet
+from doctor.core.versions import Dotted
+from doctor.core.views import DRIVER_PACKAGE, is_stub, log_is_whole, messages, report, same_version, xid_counts
+
+__all__ = [
+    "cdi_specs",
+    "cdi_stale",
+    "cdi_unseen",
+    "containers_lack_gpu",
+    "docker_is_snap",
+    "double_managed",
+    "driver_of_containers",
+    "engine",
+    "is_wired",
+    "kubernetes",
+    "linux_driver_in_wsl",
+    "no_cgroups_rootful",
+    "no_cgroups_seen",
+    "node_engine",
+    "operator_manages",
+    "pods_get_runc",
+    "reload_loss_open",
+    "reload_loss_seen",
+    "selinux_enforces",
+    "selinux_refusal_seen",
+    "shm_small",
+    "shm_total_bytes",
+    "stale_words",
+    "toolkit_present",
+    "unseen_words",
+    "vgpu_driver_unfit",
+    "vgpu_refused",
+]
+
+#: Engines that Kubernetes itself starts pods with.
+_OF_KUBERNETES = ("k3s", "rke2", "crio", "containerd")
+#: The matrix's names of engines, where they differ.
+_COMPONENTS = {"crio": "cri-o"}
+#: Docker gives a container 64 MiB; NCCL takes some MiB for each pair of GPUs, and torch's loaders more.
+_SHM_BYTES = 1024**3
+
+
+def engine(case: Case, name: str) -> ContainerEngine | None:
+    """The engine of that name; None when it is not there or nobody looked."""
+    return next((e for e in known(case.host.containers.engines) or () if e.name == name), None)
+
+
+def kubernetes(case: Case) -> Kubernetes | None:
+    """What shows of a Kubernetes node; None where there is none, or nobody looked."""
+    node = known(case.host.containers.kubernetes)
+    return node if node is not None and (node.distribution or node.has_nvidia_operator) else None
+
+
+def operator_manages(case: Case) -> bool:
+    """Whether the GPU Operator brings toolkit and configuration here, in containers of its own."""
+    node = known(case.host.containers.kubernetes)
+    return bool(node and node.has_nvidia_operator) or isinstance(case.host.driver.container_root, Known)
+
+
+def node_engine(case: Case) -> ContainerEngine | None:
+    """The engine that Kubernetes starts pods with on this node."""
+    if kubernetes(case) is None:
+        return None
+    return next((e for name in _OF_KUBERNETES if (e := engine(case, name))), None)
+
+
+def toolkit_present(case: Case) -> bool | None:
+    """Whether the NVIDIA Container Toolkit is on this host; None when that was not read."""
+    version, hook = case.host.containers.toolkit_version, known(case.host.containers.runtime_hook_present)
+    if isinstance(version, Known) or hook:
+        return True
+    return False if is_not_there(version) or hook is False else None
+
+
+def cdi_specs(case: Case) -> tuple[CdiSpec, ...] | None:
+    """The CDI specifications for NVIDIA's GPUs; None when nobody looked for any."""
+    fact = case.host.containers.cdi_specs
+    if is_not_there(fact):
+        return ()
+    specs = known(fact)
+    return None if specs is None else tuple(s for s in specs if _is_of_gpus(s))
+
+
+def _is_of_gpus(spec: CdiSpec) -> bool:
+    """By its kind; by its name where it could not be read."""
+    return spec.kind == "nvidia.com/gpu" or (not spec.kind and "nvidia" in spec.path.rpartition("/")[2])
+
+
+def is_wired(case: Case, one: ContainerEngine) -> bool | None:
+    """Whether an engine can give a container a GPU: by a runtime `nvidia`, or by CDI with a specification."""
+    if any(name.startswith("nvidia") for name in one.runtimes or ()):
+        return True
+    specs = cdi_specs(case)
+    reads_cdi = False if specs == () else one.cdi_enabled
+    if reads_cdi:
+        return True if specs else None
+    return False if reads_cdi is False and one.runtimes is not None else None
+
+
+def containers_lack_gpu(case: Case) -> Claimed:
+    """This container was given no GPU; or on a host: no engine here can give a container one."""
+    if case.virtualisation == "container":
+        module, missing = module_loaded(case), not_injected(case)
+        if module.holds is False or missing.holds is False:
+            return no()
+        return missing if module.holds and missing.holds else UNTOLD
+    if not isinstance(case.host.containers.engines, Known):
+        return UNTOLD
+    docker, node = engine(case, "docker"), node_engine(case)
+    if operator_manages(case) or (docker is None and node is None) or (docker and docker.is_snap):
+        return no()
+    present = toolkit_present(case)
+    name = "Docker" if docker else "Kubernetes"
+    if present is False:
+        return yes(f"{name} is here, and the NVIDIA Container Toolkit is not installed")
+    if docker is None:
+        return no() if present else UNTOLD
+    wired = is_wired(case, docker)
+    if present is None or wired is None:
+        return UNTOLD
+    return either(not wired, "Docker has no runtime `nvidia`, and no CDI to give a GPU with")
+
+
+def docker_is_snap(case: Case) -> Claimed:
+    """Docker is a snap, and has no runtime of NVIDIA's inside it."""
+    if not isinstance(case.host.containers.engines, Known):
+        return UNTOLD
+    docker = engine(case, "docker")
+    if docker is None or any(name.startswith("nvidia") for name in docker.runtimes or ()):
+        return no()
+    if docker.is_snap is None:
+        return UNTOLD
+    return either(docker.is_snap, f"Docker is the snap at `{docker.path or '/snap/bin/docker'}`")
+
+
+def _nvml_says(case: Case, words: str) -> Claimed:
+    answered = report(case)
+    if answered is None:
+        return UNTOLD
+    return either(words in answered.error.lower(), f"NVML: {answered.error}")
+
+
+def no_cgroups_seen(case: Case) -> Claimed:
+    """`no-cgroups` is set; or, in a container, NVML gives the error that follows from it among others."""
+    if case.virtualisation == "container":
+        return _nvml_says(case, "unknown error")
+    config = case.host.containers.toolkit_config
+    value = known(config).no_cgroups if isinstance(config, Known) else None  # type: ignore[union-attr]
+    if value is None and not is_not_there(config) and not isinstance(config, Known):
+        return UNTOLD
+    return either(bool(value), "`no-cgroups = true` in the toolkit's configuration")
+
+
+def no_cgroups_rootful(case: Case) -> Claimed:
+    """An engine that uses the toolkit runs as root. A container cannot tell."""
+    if case.virtualisation == "container" or not isinstance(case.host.containers.engines, Known):
+        return UNTOLD
+    docker = engine(case, "docker")
+    if docker is None:
+        return no()
+    if docker.is_rootless is None:
+        return UNTOLD
+    return either(not docker.is_rootless, "Docker runs as root")
+
+
+def reload_loss_seen(case: Case) -> Claimed:
+    """The legacy hook hands GPUs over behind systemd's back; or, in a container, NVML's error after that."""
+    if case.virtualisation == "container":
+        return _nvml_says(case, "unknown error")
+    if not isinstance(case.host.containers.engines, Known):
+        return UNTOLD
+    drivers = {e.name: e.cgroup_driver for e in known(case.host.containers.engines) or ()}
+    by_systemd = [name for name, driver in drivers.items() if driver == "systemd"]
+    config = known(case.host.containers.toolkit_config)
+    mode = config.mode if config else None
+    if not by_systemd or mode == "cdi" or any(_gives_by_cdi(case, e) for e in by_systemd):
+        return no() if by_systemd or None not in drivers.values() else UNTOLD
+    if mode is None:
+        return UNTOLD
+    version = known(case.host.containers.toolkit_version)
+    if mode != "legacy" and (version is None or _makes_cdi_itself(case, version)):
+        return no() if version else UNTOLD
+    return yes(f"`{by_systemd[0]}` leaves cgroups to systemd, and GPUs are given by the legacy hook")
+
+
+def _gives_by_cdi(case: Case, name: str) -> bool:
+    one = engine(case, name)
+    return bool(one and one.cdi_enabled and cdi_specs(case))
+
+
+def _makes_cdi_itself(case: Case, version: Dotted) -> bool:
+    """From the release on whose row says so (jit-cdi), mode `auto` takes CDI."""
+    rows = [t for t in case.matrix.edition.tools if t.component == "container-toolkit" and "jit-cdi" in t.changes]
+    return bool(rows) and version >= min(row.version for row in rows)
+
+
+def reload_loss_open(case: Case) -> Claimed:
+    """Nothing tells systemd of the devices. A container cannot tell."""
+    if case.virtualisation == "container":
+        return UNTOLD
+    links = known(case.host.containers.char_links)
+    if links is None:
+        return UNTOLD
+    return either(not links, "`/dev/char` has no links to the NVIDIA nodes")
+
+
+def driver_of_containers(case: Case) -> Dotted | None:
+    """The driver whose libraries a specification has to name: what is on disk, else what is loaded."""
+    return known(case.host.driver.userspace_version) or known(case.host.driver.kernel_version)
+
+
+def stale_words(case: Case, spec: CdiSpec) -> str:
+    """Why a specification belongs to another driver; empty when nothing says so."""
+    driver = driver_of_containers(case)
+    if driver is not None and spec.driver_versions:
+        named = [Dotted(text) for text in spec.driver_versions]
+        if not any(same_version(version, driver) for version in named):
+            return f"`{spec.path}` names driver {', '.join(spec.driver_versions)}, installed is {driver}"
+    gone = [path for path in spec.missing_paths or () if "nvidia" in path or "libcuda" in path]
+    return f"`{spec.path}` names `{gone[0]}`, which is not there" if gone else ""
+
+
+def cdi_stale(case: Case) -> Claimed:
+    """A CDI specification names what an earlier driver brought."""
+    specs = cdi_specs(case)
+    if specs is None:
+        return UNTOLD
+    words = [text for spec in specs if (text := stale_words(case, spec))]
+    if words:
+        return yes(words[0])
+    is_told = all(s.missing_paths is not None or (s.driver_versions and driver_of_containers(case)) for s in specs)
+    return no() if is_told else UNTOLD
+
+
+def unseen_words(case: Case, one: ContainerEngine, spec: CdiSpec) -> str:
+    """Why an engine cannot use a specification; empty when nothing says so."""
+    folder = spec.path.rpartition("/")[0]
+    folders = {_plain(path) for path in one.cdi_dirs or ()}
+    if folders and _plain(folder) not in folders:
+        return f"`{one.name}` reads {', '.join(sorted(folders))}, and `{spec.path}` lies elsewhere"
+    component = _COMPONENTS.get(one.name, one.name)
+    for row in case.matrix.edition.relations:
+        floor = row.requires.get(component)
+        if row.id == f"cdi-spec-{spec.cdi_version}-{component}" and floor and one.version is not None:
+            if one.version not in VersionSet(floor, "dotted"):
+                return f"`{one.name}` {one.version} does not read CDI {spec.cdi_version} (it needs {floor})"
+    return ""
+
+
+def _plain(path: str) -> str:
+    """`/var/run` is a link to `/run`."""
+    return path.rstrip("/").replace("/var/run/", "/run/")
+
+
+def cdi_unseen(case: Case) -> Claimed:
+    """An engine that gives GPUs by CDI has no specification that it can use."""
+    specs, engines = cdi_specs(case), known(case.host.containers.engines)
+    if specs is None or engines is None:
+        return UNTOLD
+    readers = [e for e in engines if e.name == "podman" or e.cdi_enabled]
+    if not specs:
+        is_wanted = any(not any(n.startswith("nvidia") for n in e.runtimes or ()) for e in readers)
+        is_alone = is_wanted and toolkit_present(case) and not operator_manages(case)
+        return either(bool(is_alone), "no CDI specification for the GPUs is on this host")
+    words = [[unseen_words(case, e, s) for s in specs] for e in readers]
+    blocked = [row[0] for row in words if row and all(row)]
+    if blocked:
+        return yes(blocked[0])
+    faulty = [s for s in specs if s.fault]
+    return either(len(faulty) == len(specs), f"`{specs[0].path}`: {specs[0].fault}")
+
+
+def selinux_refusal_seen(case: Case) -> Claimed:
+    """SELinux has refused an NVIDIA device; or, in a container, NVML may not open one."""
+    if case.virtualisation == "container":
+        return _nvml_says(case, "insufficient permissions")
+    denials = known(case.host.containers.selinux_denials)
+    if denials is None:
+        return no() if is_not_there(case.host.containers.selinux_denials) else UNTOLD
+    return either(bool(denials), f"SELinux: {denials[0]}" if denials else "")
+
+
+def selinux_enforces(case: Case) -> Claimed:
+    """SELinux enforces, and containers may not use devices by its own boolean. A container cannot tell."""
+    if case.virtualisation == "container":
+        return UNTOLD
+    mode, allowed = known(case.host.containers.selinux), known(case.host.containers.selinux_use_devices)
+    if mode is None:
+        return no() if is_not_there(case.host.containers.selinux) else UNTOLD
+    return either(mode == "enforcing" and not allowed, "SELinux is enforcing, `container_use_devices` is off")
+
+
+def pods_get_runc(case: Case) -> Claimed:
+    """Kubernetes starts pods here with a runtime that injects no driver, and no device plugin has registered."""
+    node, one = kubernetes(case), node_engine(case)
+    if node is None or operator_manages(case):
+        return UNTOLD if node is None and not isinstance(case.host.containers.kubernetes, Known) else no()
+    if one is None or toolkit_present(case) is False:
+        return no()
+    if is_wired(case, one) is False:
+        return yes(f"`{one.name}` has no runtime `nvidia`, and gives nothing by CDI")
+    if one.default_runtime is None or one.cdi_enabled is None or node.has_device_plugin_socket is None:
+        return UNTOLD
+    is_plain = not one.default_runtime.startswith("nvidia") and not (one.cdi_enabled and cdi_specs(case))
+    words = f"the default runtime of `{one.name}` is `{one.default_runtime}`, and no device plugin has registered"
+    return either(is_plain and not node.has_device_plugin_socket, words)
+
+
+def linux_driver_in_wsl(case: Case) -> Claimed:
+    """A Linux driver lies in a WSL2 system beside what Windows brings."""
+    place = on_wsl(case)
+    if not place.holds:
+        return place
+    packages = known(case.host.packages)
+    found = [p.name for p in packages.installed if DRIVER_PACKAGE.match(p.name)] if packages else []
+    if found:
+        return yes(f"driver packages of Linux are installed in WSL2: {', '.join(found[:3])}")
+    libraries = known(case.host.driver.libraries) or ()
+    strays = [x.path for x in libraries if not (x.is_compat or is_stub(x) or x.path.startswith("/usr/lib/wsl/"))]
+    if strays:
+        return yes(f"`{strays[0]}` is a driver library of Linux, in WSL2")
+    return no() if packages and isinstance(case.host.driver.libraries, Known) else UNTOLD
+
+
+def shm_total_bytes(case: Case) -> int | None:
+    """The size of `/dev/shm`, where it was measured."""
+    resources = known(case.host.system.resources)
+    places = resources.filesystems if resources else ()
+    return next((f.total_bytes for f in places if f.path == "/dev/shm"), None)  # noqa: S108 - a name, not a file
+
+
+def shm_small(case: Case) -> Claimed:
+    """A container with several GPUs has little shared memory for them to talk through."""
+    if case.virtualisation != "container":
+        return no() if case.virtualisation else UNTOLD
+    total, answered = shm_total_bytes(case), report(case)
+    if total is None or answered is None:
+        return UNTOLD
+    words = f"`/dev/shm` has {total // 1024**2} MiB, for {len(answered.gpus)} GPUs"
+    return either(total < _SHM_BYTES and len(answered.gpus) > 1, words)
+
+
+def double_managed(case: Case) -> Claimed:
+    """A driver container and packages of the host both bring the driver."""
+    root, packages = known(case.host.driver.container_root), known(case.host.packages)
+    if root is None:
+        return no() if is_not_there(case.host.driver.container_root) else UNTOLD
+    if packages is None:
+        return no() if is_not_there(case.host.packages) else UNTOLD
+    found = [p.name for p in packages.installed if DRIVER_PACKAGE.match(p.name)]
+    return either(bool(found), f"`{root}` holds a driver, and so does the host: {', '.join(found[:2])}")
+
+
+def vgpu_refused(case: Case) -> Claimed:
+    """The host of a vGPU refuses the guest's driver (Xid 78)."""
+    refusals = xid_counts(case, 78)
+    if refusals:
+        return yes(f"the kernel reports Xid 78 for {next(iter(refusals))[1] or 'a GPU'} in this boot")
+    said = next((m for m in messages(case, "other", "init_failed") if "Guest driver is incompatible" in m.text), None)
+    if said:
+        return yes(f"kernel: {said.text}")
+    return no() if log_is_whole(case) else UNTOLD
+
+
+def vgpu_driver_unfit(case: Case) -> Claimed:
+    """A vGPU is here, the driver lists no GPU, and its packages are those for whole cards."""
+    place, packages = known(case.host.system.virtualisation), known(case.host.packages)
+    if place is not None and place.vgpu_guest is False:
+        return no()
+    answers, module = nvml_answers(case), module_loaded(case)
+    if place is None or place.vgpu_guest is None or answers.holds is None or module.holds is None:
+        return UNTOLD
+    names = [p.name for p in packages.installed] if packages else []
+    if packages is None:
+        return UNTOLD
+    plain = [name for name in names if DRIVER_PACKAGE.match(name)]
+    is_unfit = not answers.holds and bool(module.holds) and bool(plain) and not any("grid" in n for n in names)
+    return either(is_unfit, f"this is a vGPU guest, its driver package is `{plain[0] if plain else ''}`")

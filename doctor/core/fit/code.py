@@ -1,0 +1,319 @@
+"""Machine code for a GPU: what a build carries, and what of it runs where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from doctor.core.fit.ground import Card
+from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, yes
+from doctor.core.matrix import Architecture, Matrix
+from doctor.core.rows.package import HardwareSupport, Release
+from doctor.core.sets import VersionSet
+from doctor.core.versions import Dotted, parse
+
+__all__ = [
+    "architecture_of",
+    "engine_gpu",
+    "needs_ptx",
+    "ptx",
+    "public",
+    "runs",
+    "torch_archs",
+    "torch_row",
+    "variant_of",
+]
+
+#: From here on a toolkit has targets that run on one capability only (sm_90a): rule `arch-specific-targets`.
+_FIRST_SPECIFIC = 9
+
+Runs = Literal["yes", "no", "unknown"]
+
+
+def runs(matrix: Matrix, capability: Dotted, codes: Sequence[str], ptx: str, cuda: Dotted | None) -> Runs:
+    """Whether a build with code for these capabilities runs on one of them."""
+    numbers = [Dotted(text) for text in codes]
+    if capability in numbers:
+        return "yes"
+    major, minor = capability.parts[0], (*capability.parts, 0)[1]
+    if any(code.parts[0] == major and (*code.parts, 0)[1] <= minor for code in numbers):
+        family = architecture_of(matrix, capability)
+        first = family.first_cuda if family else None
+        is_older = cuda is None or first is None or first > cuda
+        # Whoever built it had no compiler for this GPU, and from 9.0 on a target may be for one GPU only.
+        return "unknown" if major >= _FIRST_SPECIFIC and is_older else "yes"
+    return "unknown" if ptx and capability >= Dotted(ptx) else "no"
+
+
+def needs_ptx(capability: Dotted, codes: Sequence[str]) -> bool:
+    """Whether none of a build's machine code is of this GPU's generation: PTX is all that could run."""
+    return bool(codes) and not any(Dotted(code).parts[0] == capability.parts[0] for code in codes)
+
+
+def architecture_of(matrix: Matrix, capability: Dotted) -> Architecture | None:
+    """The architecture that a compute capability belongs to."""
+    rows = matrix.edition.architectures
+    return next((row for row in rows if capability.raw in row.compute_capability), None)
+
+
+def public(version: str) -> str:
+    """A version without the local part that tells a build: `2.9.1` of `2.9.1+cu129`."""
+    return version.partition("+")[0]
+
+
+def torch_row(question: Question) -> Release | None:
+    """The row of this torch when it is the build of the package index: of the same release and CUDA."""
+    environment = question.environment
+    row = question.matrix.release("torch", public(environment.torch))
+    if row is None or row.cuda is None or environment.torch_cuda is None:
+        return None
+    return row if row.cuda.parts[:2] == environment.torch_cuda.parts[:2] else None
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+
+def torch_archs(question: Question) -> Iterator[Fit]:
+    """Whether torch has kernels for each kind of GPU."""
+    cuda = question.environment.torch_cuda
+    if not question.environment.torch or cuda is None:
+        return
+    for card in question.ground.cards:
+        if card.capability is not None:
+            yield _torch_on(question, card, card.capability, cuda)
+
+
+def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) -> Fit:
+    matrix, name = question.matrix, f"torch {question.environment.torch}"
+    row = torch_row(question)
+    if question.environment.codes:
+        return _on_said_codes(question, card, capability, cuda)
+    relation, gpu = "torch-compiled-cc", f"{card.name} is compute capability {capability}"
+    if row is not None and row.compute_capability:
+        answer = runs(matrix, capability, row.compute_capability, row.ptx, cuda)
+        codes = f"{name} has code for {', '.join(row.compute_capability)}"
+        if answer == "yes":
+            return yes(relation, "torch", f"{codes}; {gpu}", row.source)
+        if answer == "unknown":
+            return unknown(
+                relation,
+                "torch",
+                f"{codes}; whether that serves {card.name} ({capability}) is not known",
+                row.source,
+            )
+        return _no_kernels(question, capability, f"{codes}; {gpu}", row.source)
+    family = architecture_of(matrix, capability)
+    if family is None:
+        return unknown(relation, "torch", f"{gpu}, which the matrix does not know")
+    told = _by_toolkit(question, card, capability, cuda, family)
+    if told is not None:
+        return told
+    near = _neighbours(matrix, cuda)
+    if near and all(runs(matrix, capability, r.compute_capability, r.ptx, r.cuda) == "yes" for r in near):
+        builds = " and ".join(f"{r.version} (CUDA {r.cuda})" for r in near)
+        found = f"{gpu}; {name} is not the index's build, but the builds {builds} have code for it"
+        return yes(relation, "torch", found, sources(question, *near), "derived")
+    return unknown(relation, "torch", f"{gpu}; which GPUs the build {name} has code for is not in the matrix")
+
+
+def _on_said_codes(question: Question, card: Card, capability: Dotted, cuda: Dotted) -> Fit:
+    """By what an image says of itself."""
+    environment = question.environment
+    answer = runs(question.matrix, capability, environment.codes, environment.ptx, cuda)
+    found = (
+        f"the image is built for {', '.join(environment.codes)}{f' and PTX of {environment.ptx}' if environment.ptx else ''};"
+        f" {card.name} is compute capability {capability}"
+    )
+    if answer == "yes":
+        return yes("torch-compiled-cc", "torch", found, confidence="derived")
+    if answer == "unknown":
+        return unknown("torch-compiled-cc", "torch", f"{found}: whether that serves it is not known")
+    return _no_kernels(question, capability, found, ())
+
+
+def _by_toolkit(
+    question: Question, card: Card, capability: Dotted, cuda: Dotted, family: Architecture
+) -> Fit | None:
+    """What no build with a toolkit can have: code for a GPU that its compiler does not know."""
+    name = f"torch {question.environment.torch} is built with CUDA {cuda}"
+    gpu = f"{card.name} ({capability})"
+    if family.first_cuda is not None and cuda.parts[:2] < family.first_cuda.parts[:2]:
+        found = f"{name}, and CUDA {family.first_cuda} is the first that compiles for {gpu}"
+        return _no_kernels(question, capability, found, family.source)
+    if family.last_cuda_major is not None and cuda.major > family.last_cuda_major:
+        found = f"{name}, and CUDA {family.last_cuda_major}.x is the last that compiles for {gpu}"
+        return _no_kernels(question, capability, found, family.source)
+    return None
+
+
+def _no_kernels(question: Question, capability: Dotted, found: str, source: tuple[str, ...]) -> Fit:
+    rows = question.matrix.releases("torch")
+    serving = [
+        r
+        for r in rows
+        if r.cuda and runs(question.matrix, capability, r.compute_capability, r.ptx, r.cuda) == "yes"
+    ]
+    builds = list(dict.fromkeys(f"CUDA {r.cuda}" for r in serving))
+    hint = f"a torch with code for {capability}: a build for {' or '.join(builds[-2:])}" if builds else ""
+    return no(
+        "torch-compiled-cc",
+        "torch",
+        found,
+        wanted=f"a build of torch with kernels for compute capability {capability}",
+        source=source,
+        hints=(hint,) if hint else (),
+    )
+
+
+def _neighbours(matrix: Matrix, cuda: Dotted) -> list[Release]:
+    """Index builds with the same CUDA; else the next ones below and above within the major releases around."""
+    rows = [row for row in matrix.releases("torch") if row.cuda is not None and row.compute_capability]
+    same = [row for row in rows if row.cuda and row.cuda.parts[:2] == cuda.parts[:2]]
+    if same:
+        return same[-1:]
+    below = [row for row in rows if row.cuda and row.cuda < cuda]
+    above = [row for row in rows if row.cuda and row.cuda > cuda]
+    return [below[-1], above[0]] if below and above else []
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def engine_gpu(question: Question) -> Iterator[Fit]:
+    """Whether vLLM, TensorRT and TensorRT-LLM support each kind of GPU."""
+    environment = question.environment
+    named = {
+        "vllm": environment.vllm,
+        "tensorrt": environment.tensorrt,
+        "tensorrt-llm": environment.tensorrt_llm,
+    }
+    for component, version in named.items():
+        for card in question.ground.cards if version else ():
+            if card.capability is not None:
+                yield from _engine_on(question, component, version, card.name, card.capability)
+
+
+def _engine_on(
+    question: Question, component: str, version: str, card: str, capability: Dotted
+) -> Iterator[Fit]:
+    row = next((r for r in question.matrix.edition.hardware if _covers(r, component, version)), None)
+    gpu = f"{card} is compute capability {capability}"
+    if row is not None and row.min_compute_capability:
+        floor = Dotted(row.min_compute_capability)
+        found = f"{component} {version} needs compute capability {floor}; {gpu}"
+        if capability < floor:
+            wanted = f"compute capability {floor} or newer"
+            hint = f"a release of {component} that supports {capability}, or another GPU"
+            yield no(f"{component}-min-cc", component, found, wanted=wanted, source=row.source, hints=(hint,))
+            return
+        yield yes(f"{component}-min-cc", component, found, row.source)
+    if row is not None and row.compute_capability:
+        yield _listed(question, component, version, gpu, capability, row)
+    release = question.matrix.release(component, version)
+    if component == "vllm" and release is not None and release.compute_capability:
+        yield _compiled(question, release, gpu, capability)
+
+
+def _listed(
+    question: Question, component: str, version: str, gpu: str, capability: Dotted, row: HardwareSupport
+) -> Fit:
+    relation, codes = f"{component}-hardware", [Dotted(text) for text in row.compute_capability]
+    found = f"{component} {version} lists {', '.join(row.compute_capability)}; {gpu}"
+    if capability in codes:
+        return yes(relation, component, found, row.source)
+    if capability < min(codes):
+        # Some of it runs there with features off; the vendor promises none of it.
+        wanted = f"a GPU of compute capability {min(codes)} or newer"
+        return no(
+            relation,
+            component,
+            found,
+            wanted=wanted,
+            source=row.source,
+            hints=("vLLM, if it supports this GPU",),
+        )
+    return unknown(relation, component, f"{found}: untested by the vendor", row.source)
+
+
+def _compiled(question: Question, release: Release, gpu: str, capability: Dotted) -> Fit:
+    answer = runs(question.matrix, capability, release.compute_capability, release.ptx, release.cuda)
+    found = f"vllm {release.version} has code for {', '.join(release.compute_capability)}; {gpu}"
+    if answer == "yes":
+        return yes("vllm-compiled-cc", "vllm", found, release.source)
+    if answer == "unknown" or "compute_capability" in release.unverified:
+        return unknown(
+            "vllm-compiled-cc", "vllm", f"{found}: whether that serves it is not known", release.source
+        )
+    wanted = f"a vLLM with kernels for compute capability {capability}"
+    return no("vllm-compiled-cc", "vllm", found, wanted=wanted, source=release.source)
+
+
+def _covers(row: HardwareSupport, component: str, version: str) -> bool:
+    if row.component != component:
+        return False
+    try:
+        return VersionSet(row.versions, "pep440").has(parse(public(version), "pep440"))
+    except ValueError:
+        return False
+
+
+# --- PTX ------------------------------------------------------------------------------------------
+
+
+def ptx(question: Question) -> Iterator[Fit]:
+    """Whether the driver can compile the PTX of what is there: it cannot when that is of a newer CUDA."""
+    environment, speaks = question.environment, question.ground.driver_cuda
+    cuda = environment.torch_cuda
+    if cuda is None or speaks is None or speaks.major != cuda.major:
+        return
+    what = "torch" if environment.torch else "the image"
+    names = f"CUDA {cuda} and driver {question.ground.driver or 'of this host'} speaks CUDA {speaks}"
+    if cuda.parts[:2] <= speaks.parts[:2]:
+        yield yes("driver-ptx", "torch", f"{what} is built with {names}", sources(question, rules=("mvc",)))
+        return
+    wanted = f"a driver that speaks CUDA {cuda.parts[0]}.{cuda.parts[1]} or newer"
+    toolkit = question.matrix.toolkit(cuda)
+    since = (
+        f"driver {toolkit.driver} or newer, the one that came with CUDA {toolkit.cuda}"
+        if toolkit and toolkit.driver
+        else wanted
+    )
+    hints = (since, f"builds of torch and engine for CUDA {speaks} or older")
+    source = sources(question, toolkit, rules=("mvc", "vllm-ptx-kernels"))
+    only = [
+        card.name
+        for card in question.ground.cards
+        if card.capability and _is_ptx_only(question, card.capability)
+    ]
+    found = f"{what} is built with {names}: machine code runs, PTX does not"
+    if only:
+        text = f"{found}, and for {', '.join(only)} it carries PTX only (CUDA error 222)"
+        yield no("driver-ptx", "torch", text, wanted=wanted, source=source, hints=hints)
+    elif environment.vllm and any(
+        c.capability and c.capability.major >= _FIRST_SPECIFIC for c in question.ground.cards
+    ):
+        text = f"{found}; vLLM brings some kernels (Marlin) for GPUs from 9.0 on as PTX: CUDA error 222, unsupported toolchain"
+        yield no("driver-ptx", "vllm", text, wanted=wanted, source=source, hints=hints)
+    elif question.engine or {"flashinfer-python", "deep-gemm"} & set(environment.packages):
+        name = question.engine or "what is compiled at run time"
+        text = f"{found}; kernels that {name} has as PTX would end with CUDA error 222"
+        yield warn("driver-ptx", "torch", text, wanted=wanted, source=source)
+    else:
+        yield yes("driver-ptx", "torch", f"{found} (minor-version compatibility)", source)
+
+
+def _is_ptx_only(question: Question, capability: Dotted) -> bool:
+    row = torch_row(question)
+    return (
+        row is not None
+        and bool(row.ptx)
+        and needs_ptx(capability, row.compute_capability)
+        and capability >= Dotted(row.ptx)
+    )
+
+
+def variant_of(package: str) -> int | None:
+    """The CUDA major in a package's name: 12 of `nvidia-nccl-cu12`."""
+    found = re.search(r"-cu(\d{2})(?:-|$)", package)
+    return int(found.group(1)) if found else None

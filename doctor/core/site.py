@@ -1,0 +1,105 @@
+"""What a site's overlays made of an answer: the same question is put to the edition alone, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from doctor.core.chain import components_of
+from doctor.core.goal import Policy
+from doctor.core.relate.site import refused, rule_words
+from doctor.core.resolve import Resolution, ask
+from doctor.core.rows.base import Row
+from doctor.core.solve.frame import Mode
+from doctor.core.solve.universe import Universe
+from doctor.core.stack import Because
+from doctor.core.target import Target
+
+__all__ = ["overlay_effect"]
+
+_OWN = "overlay-row"
+
+
+def overlay_effect(
+    universe: Universe, found: Resolution, target: Target, *, mode: Mode, policy: Policy
+) -> tuple[Because, ...]:
+    """One link for each thing that overlays decided; none where the answer is that of the edition alone."""
+    if not universe.matrix.overlays:
+        return ()
+    plain = Universe(universe.matrix.without_overlays())
+    without = ask(plain, target, found.model.goal, mode=mode, policy=policy)
+    if without.answer != found.answer:
+        return (*_new_rows(found), _answers(found, without))
+    if found.answer != "yes":
+        return ()
+    ours, theirs = components_of(found), components_of(without)
+    if ours == theirs:
+        return ()
+    links = (*_refusals(found, theirs), *_new_rows(found))
+    return links or (_differs(found, ours, theirs),)
+
+
+def _refusals(found: Resolution, theirs: dict[str, str]) -> Iterator[Because]:
+    """What would have been taken, and which rule takes it away."""
+    model = found.model
+    for overlay in model.universe.matrix.overlays:
+        for kind, rule in overlay.rules:
+            name, other = rule.component, theirs.get(rule.component, "")
+            if not other or name not in model or str(found.value(name)) == other:
+                continue
+            mask = refused(model, kind, rule)
+            if other in model.texts(name, mask):
+                words = rule_words(kind, rule, overlay.name)
+                text = f"{name} {other} {words}: {rule.reason}; {found.value(name)} is taken instead"
+                yield _link(name, f"overlay-{kind}", text, rule)
+
+
+def _new_rows(found: Resolution) -> Iterator[Because]:
+    """Versions in the stack that only an overlay knows."""
+    model = found.model
+    if found.answer != "yes":
+        return
+    for name in components_of(found):
+        value = found.value(name)
+        for row in model.universe.releases(name):
+            if row.version == value and row.overlay:
+                yield _link(name, _OWN, f"{name} {value} is known from overlay {_name(row)} only", row)
+        for overlay in model.universe.matrix.overlays if name == "driver" else ():
+            for release in overlay.driver_releases:
+                if release.version == value:
+                    text = f"driver {value} is known from overlay {overlay.name} only: {release.reason}"
+                    yield _link(name, _OWN, text, release)
+
+
+def _answers(found: Resolution, without: Resolution) -> Because:
+    names = _names(found)
+    words = {"yes": "yes", "no": "no", "unknown": "not known"}
+    text = f"the answer is {words[found.answer]}; without {names} it would be {words[without.answer]}"
+    return Because(component="", relation="overlay", text=text, kind="note", overlay=names)
+
+
+def _differs(found: Resolution, ours: dict[str, str], theirs: dict[str, str]) -> Because:
+    """Rows of other tables than releases have an effect, too."""
+    other = ", ".join(f"{name} {version}" for name, version in theirs.items() if ours.get(name) != version)
+    names = _names(found)
+    text = f"without {names} it would be {other or 'fewer components'}"
+    return Because(component="", relation="overlay", text=text, kind="note", overlay=names)
+
+
+def _names(found: Resolution) -> str:
+    return f"overlay {' and '.join(found.model.universe.matrix.overlay_names)}"
+
+
+def _name(row: Row) -> str:
+    return row.overlay.partition(":")[0]
+
+
+def _link(name: str, relation: str, text: str, row: Row) -> Because:
+    return Because(
+        component=name,
+        relation=relation,
+        text=text,
+        kind="note",
+        source=row.source,
+        confidence=row.confidence,
+        overlay=row.overlay,
+    )
