@@ -194,6 +194,8 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
 
 def _epilog(command: str = "") -> str:
     promise = _PROMISE_OF_IMPORT if command == "matrix import" else _PROMISE
+    if command in ("", "matrix"):
+        promise = f"{promise[:-1]}; `matrix import` alone asks the package index."
     return f"exit codes:\n{exit_code_table(command)}\n\n{promise}"
 
 
@@ -261,6 +263,13 @@ def _add_overlay(one: argparse.ArgumentParser) -> None:
 def _add_source(one: argparse.ArgumentParser) -> None:
     one.add_argument("--sysroot", metavar="DIR", help="read a host below DIR: a chroot or a mounted disk")
     one.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="look into this Python environment, too: a prefix or its python (repeatable)",
+    )
+    one.add_argument(
         "--timeout", metavar="S", help="seconds for the whole collection (15; also: MOPT_TIMEOUT)"
     )
 
@@ -296,6 +305,8 @@ def _add_shell(commands: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(commands, "completion", "print the completion script of a shell", "shell:completion")
     one.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     page = _command(commands, "man", "print the man page (roff)", "shell:man")
+    one.set_defaults(grammar=build_parser)
+    page.set_defaults(grammar=build_parser)
     page.add_argument("-o", dest="output", metavar="FILE", help="write it to FILE")
 
 
@@ -412,9 +423,14 @@ def _add_pick(inner: _Commands) -> None:  # type: ignore[valid-type]
 
 def _add_why(inner: _Commands) -> None:  # type: ignore[valid-type]
     one = _command(inner, "matrix why", "explain why a combination holds, or does not", "matrix_why:run")
-    one.add_argument("spec", nargs="*", metavar="SPEC", help="driver==570.133.20 vllm==0.33.0, flag:NAME, …")
-    one.add_argument("--env", metavar="PATH", help="would this Python environment run (a prefix or its python)")
-    one.add_argument("--image", metavar="FILE", help="would this image: output of `docker inspect`; - is stdin")
+    spec = "vllm==0.33.0, memory-gb>=80, use=fp8, flag:NAME, model:NAME, 'a sentence' (docs/questions.md)"
+    one.add_argument("spec", nargs="*", metavar="SPEC", help=spec)
+    one.add_argument(
+        "--env", metavar="PATH", help="would this Python environment run (a prefix or its python)"
+    )
+    one.add_argument(
+        "--image", metavar="FILE", help="would this image: output of `docker inspect`; - is stdin"
+    )
     _add_target(one)
 
 

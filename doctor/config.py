@@ -19,8 +19,8 @@ __all__ = [
     "load_settings",
     "overlay_folders",
     "ownership_faults",
-    "refuse_untrusted",
     "refuse_engine_mix",
+    "refuse_untrusted",
 ]
 
 #: Everything `MOPT_*` that is read; `config show` prints the same list.
@@ -67,7 +67,7 @@ def data_dir(name: str) -> str:
     return os.path.join(os.environ.get(_VARIABLES["data"]) or _package_parent(), name)
 
 
-def load_settings(
+def load_settings(  # noqa: PLR0913 - one for each option
     *,
     timeout_s: str | None = None,
     no_color: bool = False,

@@ -82,9 +82,9 @@ WRONG = {
         ["check", "--only", "gpu,zzz"],
         r"`zzz` .*\n  hint: `mopt-doctor check --list-checks`",
     ),
-    "a goal of later": (
-        ["check", "--goal", "vllm==0.33.0"],
-        r"the goal `vllm==0\.33\.0` .*\n  hint: `--goal present`",
+    "a goal of nothing": (
+        ["check", "--goal", "vlm==0.33.0"],
+        r"no component `vlm`\n  hint: nearest: `vllm`",
     ),
     "no such bundle": (
         ["check", "--from", "/nonexistent/x.tar.gz"],

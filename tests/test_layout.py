@@ -71,7 +71,7 @@ def test_every_module_says_in_its_first_line_what_it_is_for() -> None:
 
 #: Started, not imported, or imported on hosts whose Python is 3.6: they have no public surface.
 _PROGRAMS = {"doctor/__main__.py", "doctor/evidence/collector.py", "doctor/evidence/witness_gpu.py"}
-_PROGRAMS |= {"doctor/evidence/witness_host.py"}
+_PROGRAMS |= {f"doctor/evidence/witness_{name}.py" for name in ("host", "env", "elf")}
 
 
 def test_the_public_surface_is_listed_and_exists() -> None:
@@ -101,7 +101,24 @@ def _top_level(path: Path) -> Iterator[str]:
 
 
 #: Areas whose checks fill more than the module of their name.
-MORE_MODULES = {"kernel": ("history",), "driver": ("listing",)}
+MORE_MODULES = {
+    "kernel": (
+        "history",
+        "build",
+    ),
+    "driver": (
+        "listing",
+        "settings",
+    ),
+    "gpu": (
+        "xids",
+        "use",
+    ),
+    "system": (
+        "machine",
+        "sources",
+    ),
+}
 
 
 def test_areas_have_no_other_modules() -> None:

@@ -27,6 +27,11 @@ def run(options: argparse.Namespace) -> int:
         if value == "":
             # `--from "$UNSET"` in a script must not judge the host that the script runs on.
             raise UsageError(f"`{option}` is given, and names nothing")
+    if options.bundle and options.env:
+        raise UsageError(
+            "`--env` looks into an environment of this host, and `--from` names another one",
+            hints=("`mopt-doctor matrix why --env PATH --from FILE` judges one for the other",),
+        )
     if options.list_checks:
         from doctor.commands import verdict
 
@@ -61,9 +66,13 @@ def _refuse_early(options: argparse.Namespace) -> Goal:
 def _collecting(options: argparse.Namespace, settings: Settings) -> AbstractContextManager[Collecting | None]:
     if options.bundle:
         return nullcontext()
-    from doctor.evidence.live import start_collecting
+    from doctor.evidence.live import start_collecting, whole_paths
 
-    return start_collecting(budget_s=settings.timeout_s, sysroot=options.sysroot)
+    return start_collecting(
+        budget_s=settings.timeout_s,
+        sysroot=options.sysroot,
+        environments=whole_paths(options.env, options.sysroot),
+    )
 
 
 def _settings(options: argparse.Namespace) -> Settings:

@@ -26,9 +26,13 @@ def run(options: argparse.Namespace) -> int:
         )
     refuse_engine_mix()
     form = _form(options.output)
-    from doctor.evidence.live import collect_live
+    from doctor.evidence.live import collect_live, whole_paths
 
-    evidence = collect_live(budget_s=settings.timeout_s, sysroot=options.sysroot)
+    evidence = collect_live(
+        budget_s=settings.timeout_s,
+        sysroot=options.sysroot,
+        environments=whole_paths(options.env, options.sysroot),
+    )
     if options.redact:
         from doctor.evidence.redact import redact
 

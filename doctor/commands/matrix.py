@@ -6,18 +6,19 @@ import argparse
 import datetime as dt
 import re
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from doctor.commands import matrix_text as text
 from doctor.commands.matrix_find import Answer, around, find, kinds, near
-from doctor.config import data_dir
+from doctor.config import data_dir, overlay_folders
 from doctor.core.matrix import Edition, GpuRow, Matrix, Row, enc_version
 from doctor.core.versions import Dotted
 from doctor.edition.load import decode, is_source_tree, load_matrix
-from doctor.edition.review import gaps, overdue, sizes, statistics
+from doctor.edition.review import gaps, overdue, sizes, statistics, unreachable
 from doctor.errors import MatrixError, UsageError
 from doctor.report.escape import escape_line
 
@@ -32,7 +33,7 @@ def show(options: argparse.Namespace) -> int:
 
     Returns 1 when the matrix has no such row. Raises MatrixError, and UsageError on a kind it has not.
     """
-    matrix = load_matrix()
+    matrix = load_matrix(overlays=overlay_folders(options.overlay))
     kind, query = options.kind, (options.query or "").strip()
     answer = _asked(matrix, kind, query)
     if options.json:
@@ -62,6 +63,7 @@ def _say_json(matrix: Matrix, kind: str | None, query: str, answer: Answer) -> N
     document = {
         "schema": "mopt.rows/1",
         "matrix_edition": matrix.edition.name,
+        "overlays": list(matrix.overlay_names),
         "kind": kind,
         "query": query,
         "rows": rows,
@@ -205,13 +207,16 @@ _KINDS = {"gpu": _gpu, "driver": _driver, "cuda": _cuda}
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Lint a matrix: `options.directory` (default: this installation's), `.stats`.
+    """Lint a matrix: `options.directory` (default: this installation's), `.overlay` on top of it, `.stats`.
 
     Returns 2 when there are faults, each on a line of stdout. Raises MatrixError when nothing is there.
     """
     folder = Path(options.directory) if options.directory else Path(data_dir("matrices"))
     try:
         edition, what = _examined(folder)
+        overlays = overlay_folders(options.overlay)
+        if overlays:
+            edition = _examined_overlays(edition, overlays)
     except MatrixError as error:
         for problem in error.problems:
             _say(escape_line(problem))
@@ -220,7 +225,7 @@ def validate(options: argparse.Namespace) -> int:
     _say(f"ok: {what}, edition {edition.name} of {edition.as_of}")
     _say_statistics(edition, detailed=options.stats)
     late = overdue(edition, dt.datetime.now(dt.timezone.utc).date().isoformat())
-    for kind, lines in (("gap", gaps(edition)), ("overdue", late)):
+    for kind, lines in (("gap", gaps(edition)), ("unreachable", unreachable(edition)), ("overdue", late)):
         for line in lines:
             _say(f"{kind}: {escape_line(line)}")
     return 0
@@ -250,6 +255,23 @@ def _examined(folder: Path) -> tuple[Edition, str]:
     if not compiled.is_file():
         raise MatrixError(f"there is no matrix in `{folder}`: neither `.yaml` files nor `edition.json`")
     return decode(compiled.read_bytes(), str(compiled)), "the compiled edition (no YAML sources here)"
+
+
+def _examined_overlays(edition: Edition, folders: Sequence[str]) -> Edition:
+    """The edition with overlays on top, and a line about each of them. Raises MatrixError with all faults."""
+    from doctor.edition.overlay import compile_overlays
+
+    matrix = compile_overlays(edition, folders)
+    today = dt.datetime.now(dt.timezone.utc).date().isoformat()
+    for overlay in matrix.overlays:
+        counts = Counter[str](kind for kind, _rule in overlay.rules)
+        counts.update({"driver releases": len(overlay.driver_releases), "rows": len(overlay.rows)})
+        parts = [f"{count} {kind}" for kind, count in counts.items() if count]
+        _say(f"ok: overlay {overlay.name} of {overlay.as_of}: {', '.join(parts) or 'nothing in it'}")
+        for rule in (*(rule for _kind, rule in overlay.rules), *overlay.driver_releases):
+            if rule.review_by < today:
+                _say(f"overdue: {escape_line(rule.overlay)}: to be reviewed by {rule.review_by}")
+    return matrix.edition
 
 
 def _same_digest(edition: Edition, compiled: Path) -> None:

@@ -19,7 +19,8 @@ from doctor.core.stack import WhyReport
 from doctor.core.target import Target
 from doctor.core.target_host import target_of
 from doctor.core.versions import Dotted
-from doctor.errors import ProbeError, UsageError
+from doctor.errors import UsageError
+from doctor.evidence.live import start_collecting, whole_paths
 from doctor.facts.read import read_scopes
 
 __all__ = ["explain_place"]
@@ -30,9 +31,11 @@ _IMAGE_BYTES_MAX = 4 << 20
 def explain_place(options: argparse.Namespace, matrix: Matrix) -> WhyReport:
     """The document of such a question. Raises `UsageError` on what cannot be meant or read."""
     _refuse(options)
+    if options.env is not None:
+        options.env = whole_paths([options.env], None)[0]
     evidence = _evidence(options)
     hosts = read_scopes(evidence) if evidence is not None else ()
-    if options.image:
+    if options.image is not None:
         environment, name = _image(options.image), f"the image of `{options.image}`"
     else:
         environment, name = _environment(options, hosts), f"the environment `{options.env}`"
@@ -41,7 +44,7 @@ def explain_place(options: argparse.Namespace, matrix: Matrix) -> WhyReport:
 
 
 def _refuse(options: argparse.Namespace) -> None:
-    if options.env and options.image:
+    if options.env is not None and options.image is not None:
         raise UsageError("`--env` and `--image` are two questions", hints=("ask them one by one",))
     if options.spec or options.goal:
         given = " ".join([*options.spec, *options.goal])
@@ -73,19 +76,12 @@ def _evidence(options: argparse.Namespace) -> Evidence | None:
 
 def _collected(paths: list[str], *, is_narrow: bool) -> Evidence:
     from doctor.config import load_settings
-    from doctor.evidence.live import start_collecting
 
     settings = load_settings(timeout_s=None, no_color=True, ascii_only=False, stdout_is_terminal=False)
-    whole = [_absolute(path) for path in paths]
     with start_collecting(
-        budget_s=settings.timeout_s, sysroot=None, environments=whole, is_narrow=is_narrow
+        budget_s=settings.timeout_s, sysroot=None, environments=paths, is_narrow=is_narrow
     ) as live:
         return live.evidence()
-
-
-def _absolute(path: str) -> str:
-    """The path as it is meant here: links stay, because a venv's interpreter is one."""
-    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib follows or loses nothing here, and costs 4 ms
 
 
 def _machine(options: argparse.Namespace, matrix: Matrix, hosts: tuple[Host, ...]) -> tuple[Target, Ground]:
@@ -109,9 +105,9 @@ def _machine(options: argparse.Namespace, matrix: Matrix, hosts: tuple[Host, ...
 
 def _environment(options: argparse.Namespace, hosts: tuple[Host, ...]) -> Environment:
     """Of the bundle where that holds it, else of this machine's disk."""
-    path = _absolute(options.env)
+    path = options.env
     for host in hosts if options.bundle else ():
-        if host.scope in (f"venv:{path}", f"venv:{options.env}") and isinstance(host.environment, Known):
+        if host.scope == f"venv:{path}" and isinstance(host.environment, Known):
             return host.environment.value
     is_elsewhere = bool(options.bundle) or not hosts
     read = read_scopes(_collected([options.env], is_narrow=True)) if is_elsewhere else hosts
@@ -135,7 +131,7 @@ def _is_of(environment: Environment, path: str) -> bool:
 
 
 def _refuse_empty(path: str) -> None:
-    if not os.path.exists(_absolute(path)):  # noqa: PTH110 - as above
+    if not os.path.exists(path):  # noqa: PTH110 - as above
         raise UsageError(f"`{path}` does not exist")
     raise UsageError(
         f"`{path}` holds no Python environment that could be read",
@@ -154,7 +150,7 @@ def _image(path: str) -> Environment:
             with open(path, "rb") as handle:  # noqa: PTH123 - as above
                 data = handle.read(_IMAGE_BYTES_MAX + 1)
     except OSError as error:
-        raise ProbeError(f"`{path}` cannot be read: {error.strerror}") from error
+        raise UsageError(f"`{path}` cannot be read: {error.strerror}") from error
     if len(data) > _IMAGE_BYTES_MAX:
         raise UsageError(f"`{path}` has more than {_IMAGE_BYTES_MAX} bytes: it is no image's configuration")
     try:

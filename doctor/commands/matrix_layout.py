@@ -61,6 +61,8 @@ def origin(rows: Sequence[Row]) -> list[str]:
 def _standing(row: Row) -> str:
     """How sure a row is, when it was read, what is unverified, and its note."""
     parts = [f"{row.confidence}, read {row.as_of}, to be reviewed by {row.review_by}."]
+    if row.overlay:
+        parts.append(f"From overlay {row.overlay}.")
     if row.unverified:
         parts.append(f"Unverified: {', '.join(row.unverified)}.")
     return " ".join((*parts, row.note)).strip()

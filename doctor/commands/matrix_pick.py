@@ -79,9 +79,8 @@ def _other(resolution: Resolution, policy: Policy) -> OtherStack:
 
 def _of_other_policy(first: Resolution) -> OtherStack | None:
     """The stack of the policy that was not asked for, where it differs."""
-    if first.model.goal.policy is not None:
-        return None
-    other = judge_model(first.model, "harden")
+    policy: Policy = "harden" if (first.model.goal.policy or "repair") == "repair" else "repair"
+    other = judge_model(first.model, policy)
     if other.answer != "yes" or components_of(other) == components_of(first):
         return None
-    return _other(other, "harden")
+    return _other(other, policy)

@@ -16,7 +16,7 @@ __all__ = ["explain", "run"]
 
 def run(options: argparse.Namespace) -> int:
     """Explain a combination: 0 yes, 1 no, 3 unknown."""
-    if options.env or options.image:
+    if options.env is not None or options.image is not None:
         from doctor.commands.matrix_env import explain_place
 
         report = explain_place(options, matrix_of(options))

@@ -14,18 +14,14 @@ __all__ = ["completion", "man"]
 
 def completion(options: argparse.Namespace) -> int:
     """The completion script for a shell; 0."""
-    from doctor.cli import build_parser
-
-    tree = list(_commands(build_parser(), ()))
+    tree = list(_commands(options.grammar(), ()))
     write_answer({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](tree).encode(), None)
     return 0
 
 
 def man(options: argparse.Namespace) -> int:
     """The man page in roff; 0."""
-    from doctor.cli import build_parser
-
-    write_answer(_roff(build_parser()).encode(), options.output)
+    write_answer(_roff(options.grammar()).encode(), options.output)
     return 0
 
 

@@ -44,9 +44,10 @@ def answers(universe: Universe, gpus: Sequence[str] = GPUS) -> dict[str, str]:
 def _newest(edition: Edition) -> dict[str, str]:
     """The newest final release of each component; of drivers, of each branch."""
     found: dict[str, str] = {}
-    for row in (*edition.releases, *edition.tools):
-        if not (row.component in found and _is_candidate(row.version)):
-            found[row.component] = row.version.raw
+    versions = [(row.component, row.version) for row in edition.tools]
+    for name, version in (*versions, *((row.component, row.version) for row in edition.releases)):
+        if not (name in found and _is_candidate(version)):
+            found[name] = version.raw
     for branch in edition.drivers:
         if branch.latest_known is not None:
             found[f"driver {branch.branch}"] = branch.latest_known.raw

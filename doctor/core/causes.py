@@ -17,7 +17,7 @@ from doctor.core.claims import Claimed, evaluate
 from doctor.core.finding import Cause, Finding, Remedy
 from doctor.core.matrix import CauseRow, RemedyRow
 
-__all__ = ["LAYERS", "name_causes", "ruling"]
+__all__ = ["LAYERS", "denials", "name_causes", "remedy_of", "ruling", "rulings_of"]
 
 #: From what lies deepest to what rests on it; decides between causes that explain equally much.
 LAYERS = (
@@ -113,6 +113,24 @@ def ruling(row: CauseRow, claims: _Ledger) -> Ruling:
         untold=untold,
         doubts=doubts,
     )
+
+
+def rulings_of(case: Case) -> dict[str, Ruling]:
+    """How every cause that has a predicate stands on a case, by id."""
+    claims = _Ledger(case)
+    return {row.id: ruling(row, claims) for row in case.matrix.edition.causes if row.when}
+
+
+def denials(row: CauseRow, case: Case) -> tuple[str, ...]:
+    """What speaks against a row that does not hold, as sentences."""
+    claims = _Ledger(case)
+    said = [f"not so: {name.replace('_', ' ')}" for name in row.when if claims[name].holds is False]
+    said += [
+        claims[name].because or name.replace("_", " ")
+        for name in (*row.ruled_out_by, *row.yields_to)
+        if claims[name].holds
+    ]
+    return tuple(dict.fromkeys(said))
 
 
 def _weight(claim: str) -> int:
@@ -222,20 +240,29 @@ def _unknown(left: dict[str, Finding], rulings: Sequence[Ruling]) -> Cause:
 
 
 def _advise(warnings: Sequence[Finding], rulings: Sequence[Ruling]) -> tuple[Cause, ...]:
-    advice = []
+    """One piece of advice a cause, over all warnings that follow from it; a warning without one stands alone."""
+    advice: dict[str, Cause] = {}
     for finding in warnings:
         rows = [r for r in rulings if r.holds and finding.id in r.row.explains]
         best = min(rows, key=lambda r: _layer(r.row), default=None)
-        advice.append(
-            Cause(
-                id=best.row.id if best else finding.id,
-                title=best.row.title if best else f"{finding.title}: {finding.found}",
+        if best is None:
+            advice[_key(finding)] = Cause(
+                id=finding.id,
+                title=f"{finding.title}: {finding.found}",
                 findings=(_key(finding),),
-                because=best.because if best else finding.why,
-                remedy=remedy_of(best.row.remedy) if best else finding.remedy,
+                because=finding.why,
+                remedy=finding.remedy,
             )
+            continue
+        told = advice.get(best.row.id)
+        advice[best.row.id] = Cause(
+            id=best.row.id,
+            title=best.row.title,
+            findings=(*(told.findings if told else ()), _key(finding)),
+            because=best.because,
+            remedy=remedy_of(best.row.remedy),
         )
-    return tuple(advice)
+    return tuple(advice.values())
 
 
 def remedy_of(row: RemedyRow | None) -> Remedy | None:

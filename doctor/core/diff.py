@@ -36,7 +36,7 @@ class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of every value here."""
 
 
-class EditionName(_Value, kw_only=True):
+class EditionName(_Value, frozen=True, kw_only=True):
     """Which edition."""
 
     name: str
@@ -44,14 +44,14 @@ class EditionName(_Value, kw_only=True):
     digest: str
 
 
-class RowName(_Value, kw_only=True):
+class RowName(_Value, frozen=True, kw_only=True):
     """A row, by its table and by what a person calls it."""
 
     table: str
     row: str
 
 
-class FieldChange(_Value, kw_only=True):
+class FieldChange(_Value, frozen=True, kw_only=True):
     """A field that says something else; null where a side leaves it out."""
 
     field: str
@@ -59,7 +59,7 @@ class FieldChange(_Value, kw_only=True):
     after: Any = None
 
 
-class RowChange(_Value, kw_only=True):
+class RowChange(_Value, frozen=True, kw_only=True):
     """A row that both editions have."""
 
     table: str
@@ -67,7 +67,7 @@ class RowChange(_Value, kw_only=True):
     fields: tuple[FieldChange, ...]
 
 
-class AnswerChange(_Value, kw_only=True):
+class AnswerChange(_Value, frozen=True, kw_only=True):
     """A question that the two editions answer differently."""
 
     question: str
@@ -75,7 +75,7 @@ class AnswerChange(_Value, kw_only=True):
     after: str
 
 
-class MatrixDiff(_Value, kw_only=True):
+class MatrixDiff(_Value, frozen=True, kw_only=True):
     """What `matrix diff` answers."""
 
     schema: str = DIFF_SCHEMA

@@ -1,7 +1,8 @@
 """The goal a host is judged against, and its grammar. Without a wish it is `present`.
 
 `vllm==0.33.0,use=fp8,delivery=venv,policy=repair`: terms joined by commas. A term is a component with a
-version set or without one (`vllm`: the newest that fits), `use=WORD`, `delivery=WORD`, `policy=WORD`, or `KIND:NAME` such as `flag:NAME` and `model:NAME`.
+version set or without one (`vllm`: the newest that fits), `use=WORD`, `delivery=WORD`, `policy=WORD`, or
+`KIND:NAME` such as `flag:NAME` and `model:NAME`.
 """
 
 from __future__ import annotations

@@ -30,13 +30,15 @@ class ContainerEngine(Value, frozen=True, kw_only=True):
     """Its binary: `/snap/bin/docker` says that it is a snap."""
     is_snap: bool | None = None
     is_rootless: bool | None = None
-    """As the engine says of itself; None when it was not asked."""
+    """As the engine says of itself; True where only users have a Docker socket; None when nothing told."""
     config_path: str = ""
     """The configuration read: `/etc/docker/daemon.json`, the generated `config.toml` of k3s."""
     config_fault: str = ""
     """Why that file cannot be read as what it should be; empty when it can."""
     runtimes: tuple[str, ...] | None = None
     """Names of runtimes it knows; None when neither file nor engine told."""
+    configured_runtimes: tuple[str, ...] | None = None
+    """Names in its configuration alone: one that `runtimes` lacks waits for the engine's restart."""
     runtime_paths: dict[str, str] = {}
     """Runtime -> the binary that its configuration names."""
     default_runtime: str | None = None
@@ -44,6 +46,8 @@ class ContainerEngine(Value, frozen=True, kw_only=True):
     """`systemd` or `cgroupfs`."""
     cdi_enabled: bool | None = None
     cdi_dirs: tuple[str, ...] | None = None
+    disabled_plugins: tuple[str, ...] = ()
+    """Of containerd: `cri` here shuts Kubernetes out, as the packages of Docker ship it."""
 
 
 class ToolkitConfig(Value, frozen=True, kw_only=True):
@@ -76,6 +80,8 @@ class CdiSpec(Value, frozen=True, kw_only=True):
     missing_paths: tuple[str, ...] | None = None
     """Those of them that are not there; None when nobody looked."""
     fault: str = ""
+    is_read: bool = True
+    """False when the file could not be read: `fault` says why, and it may be in order."""
 
 
 class Kubernetes(Value, frozen=True, kw_only=True):
@@ -100,8 +106,10 @@ class Containers(Value, frozen=True, kw_only=True):
     cgroup_version: Fact[int] = NOT_COLLECTED
     """1 or 2, from what is mounted at `/sys/fs/cgroup`."""
     char_links: Fact[bool] = NOT_COLLECTED
-    """Whether `/dev/char` has links to the NVIDIA nodes (systemd drops devices without them)."""
+    """Whether `/dev/char` has links to the NVIDIA nodes (systemd drops devices without them); not installed:
+    there are no nodes that could have links."""
     selinux: Fact[SelinuxMode] = NOT_COLLECTED
+    """Of the running kernel; `disabled` too where the kernel has none."""
     selinux_denials: Fact[tuple[str, ...]] = NOT_COLLECTED
     """AVC lines that name an NVIDIA node or library."""
     selinux_use_devices: Fact[bool] = NOT_COLLECTED

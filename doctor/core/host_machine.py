@@ -55,13 +55,15 @@ class Repository(Value, frozen=True, kw_only=True):
     """Section of a `.repo` file."""
     uri: str = ""
     suite: str = ""
+    components: tuple[str, ...] = ()
+    """Of apt: `main`, `contrib`, `non-free`, `restricted`; empty for a flat repository (suite `/`)."""
     signed_by: str = ""
     """Keyring path or inline key; empty when the entry names none."""
     is_enabled: bool = True
     checks_signature: bool | None = None
     """False for `trusted=yes`, `gpgcheck=0`; None where the file does not say."""
     key_present: bool | None = None
-    """Whether the keyring it names is on disk; None when it names none or nobody looked."""
+    """Whether the keyring it names is on disk; None when it names none, or not by a path, or nobody looked."""
 
 
 class ModuleStream(Value, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ _REASON_WORDS = {
 }
 
 
-def judge(
+def judge(  # noqa: PLR0913 - a case has these parts
     host: Host,
     matrix: Matrix,
     goal: Goal = PRESENT,
@@ -52,7 +52,7 @@ def judge(
     `others` are the scopes beside it: a goal is met where an engine lies, and that is there.
     """
     case = Case(host=host, matrix=matrix, goal=goal, others=tuple(others))
-    findings = run_checks(case, checks)
+    findings = run_checks(case, [one for one in checks if _concerns(one, host)])
     causes, advice = (_in_scope(found, host.scope) for found in name_causes(case, findings))
     verdict = _verdict(findings)
     return CheckReport(
@@ -143,12 +143,18 @@ def _judge_scopes(
 def checks_for(scope: str, checks: Sequence[Check]) -> tuple[Check, ...]:
     """The checks that say something about a scope of this kind.
 
-    The host and containers have all of them, an environment those of engines alone. Of a kind that
-    this version does not know nothing is judged.
+    A check that needs the fact `environment` is about environments alone; host and containers have the
+    others. Of a kind that this version does not know nothing is judged.
     """
     if scope == "host" or scope.startswith("container:"):
-        return tuple(checks)
-    return tuple(c for c in checks if c.area == "engine" and scope.startswith("venv:"))
+        return tuple(c for c in checks if "environment" not in c.needs)
+    return tuple(c for c in checks if "environment" in c.needs and scope.startswith("venv:"))
+
+
+def _concerns(one: Check, host: Host) -> bool:
+    """Whether a check is about a scope like this: environments have checks of their own."""
+    is_environment = host.scope.startswith("venv:") or not isinstance(host.environment, Absent)
+    return "environment" not in one.needs or is_environment
 
 
 def selected(only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:

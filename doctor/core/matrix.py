@@ -6,7 +6,9 @@ names its source and the date it was read. Each table is decoded, and each index
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
+from typing import Literal
 
 import msgspec
 
@@ -148,6 +150,14 @@ class Matrix:
     def product(self, device_id: str) -> Product | None:
         """The hand-checked card with this PCI id."""
         return self._products.get(device_id.lower())
+
+    def product_class(self, name: str) -> Literal["data-center", "geforce-rtx"]:
+        """Whose bulletins count for a card of this name: they have floors of their own."""
+        words = set(re.split(r"[^a-z0-9]+", name.casefold()))
+        for row in self.edition.product_classes:
+            if words.intersection(row.words):
+                return row.products
+        return "data-center"
 
     def architecture(self, name: str) -> Architecture | None:
         return self._architectures.get(name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from doctor.core.folklore import read_sentence
-from doctor.core.goal import SENTENCE
-from doctor.core.relate.names import fact_of
+from doctor.core.relate.names import behind
 from doctor.core.resolve import Resolution
 from doctor.core.solve.costs import advisories_open, is_ended
 from doctor.core.solve.model import ABSENT, Model
@@ -27,22 +25,22 @@ def notes(resolution: Resolution) -> tuple[Because, ...]:
         found.append(_rule(model, "cuda-toolkit", "nvcc-not-driver", "nvcc-ignores-driver"))
     if driver is not None:
         found.append(_standing(model, driver))
-    found += [_safe_tool(resolution), *_code(resolution), *_sentences(model)]
+    found += [_safe_tool(resolution), *_code(resolution), *_names(model)]
     return tuple(note for note in found if note is not None)
 
 
-def _sentences(model: Model) -> list[Because | None]:
-    """The rows of sentences that hold."""
+def _names(model: Model) -> list[Because | None]:
+    """The rows of names and sentences that hold."""
     found: list[Because | None] = []
     for named in model.goal.names:
-        row = read_sentence(model.universe.matrix.edition.folklore, named.name).row
-        if named.kind == SENTENCE and row is not None and row.holds:
-            fact, source = fact_of(model, row)
+        told = behind(model, named)
+        if told is not None:
+            relation, text, row, source = told
             found.append(
                 Because(
                     component=named.text,
-                    relation=row.id,
-                    text=fact,
+                    relation=relation,
+                    text=text,
                     kind="note",
                     source=source,
                     confidence=row.confidence,

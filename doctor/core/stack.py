@@ -22,6 +22,7 @@ __all__ = [
 STACK_SCHEMA = "mopt.stack/1"
 WHY_SCHEMA = "mopt.why/1"
 
+
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of every value here."""
 

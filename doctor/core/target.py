@@ -246,19 +246,11 @@ def _known(matrix: Matrix, row: GpuRow, product: Product | None, count: int) -> 
         pci_id=row.pci_device_id,
         architecture=row.architecture,
         compute_capability=row.compute_capability,
-        products=_class(matrix, name),
+        products=matrix.product_class(name),
         is_nvswitch=bool(product and product.needs_fabric_manager) and count > 1,
         is_arm64=bool(product and product.is_arm64),
         source=(product or row).source,
     )
-
-
-def _class(matrix: Matrix, name: str) -> Literal["data-center", "geforce-rtx"]:
-    words = set(re.split(r"[^a-z0-9]+", name.casefold()))
-    for row in matrix.edition.product_classes:
-        if words.intersection(row.words):
-            return row.products
-    return "data-center"
 
 
 def _unknown(matrix: Matrix, name: str, count: int) -> GpuKind:

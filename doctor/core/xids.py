@@ -46,7 +46,7 @@ ACTIONS = {
     "UPDATE_SWFW": "update driver or firmware to versions that fit each other",
     "CONTACT_SUPPORT": "save `nvidia-bug-report.sh` and open a case with the vendor",
     "WORKFLOW_XID_48": "see to what follows it (63, 64, 94, 95); alone: drain the GPU and reset it",
-    "WORKFLOW_NVLINK_ERR": "find the link in its text and reset the GPUs; the same link again: a fault of the board",
+    "WORKFLOW_NVLINK_ERR": "find the link in its text, reset the GPUs; the same link again: the board",
     "WORKFLOW_NVLINK5_ERR": "find link and side in its text; Fatal: reset the GPUs together, or reboot",
 }
 #: Of these nothing follows for the GPU itself.
@@ -206,7 +206,7 @@ def _works(case: Case, address: str) -> bool:
 
 
 def grave(case: Case, burst: Burst) -> list[Event]:
-    """The open events of a GPU that fail or leave it in doubt, first the one that the others may follow from."""
+    """The open events of a GPU that fail or leave it in doubt; the first may have caused the others."""
     return [e for e in burst.own(of_program=False) if level_of(case, e) in ("fail", "warn")]
 
 

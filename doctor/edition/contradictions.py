@@ -1,4 +1,4 @@
-"""Rows that cannot be met, or cannot both be: sets of no version, relations against each other, dead causes."""
+"""Rows that cannot be met or cannot both be: sets of no version, opposed relations, dead causes."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ must, too. Nothing is written: it is compiled anew at each start; docs/overlays.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -80,7 +79,9 @@ def _base(edition: Edition, file: str) -> Tables:
         if table in _OF_THE_EDITION:
             continue
         section = _SECTION_OF.get(table, table)
-        tables[section] = [Located(row, Place(file, 0, f"{section}[{label(table, row)}]"), {}) for row in rows]
+        tables[section] = [
+            Located(row, Place(file, 0, f"{section}[{label(table, row)}]"), {}) for row in rows
+        ]
     return tables
 
 
@@ -123,7 +124,7 @@ class _Folder:
         return True
 
     def _at(self, name: str) -> str:
-        return os.path.join(self._folder, name)
+        return f"{self._folder}/{name}"
 
     def _file(self, name: str, data: bytes, tables: Tables, kinds: Mapping[str, type[Row]]) -> Tables:
         """The rows of one file, each of which says where it comes from."""
@@ -150,7 +151,7 @@ class _Folder:
         return added
 
     def _marked(self, located: Located[Any]) -> Located[Any]:
-        file = os.path.basename(located.place.file)
+        file = Path(located.place.file).name
         origin = f"{self._name}: {file}:{located.place.line}"
         return located.replace(msgspec.structs.replace(located.row, overlay=origin))
 
@@ -181,8 +182,8 @@ def _heads(name: str) -> tuple[str, ...]:
 
 
 def _judge(tables: Tables, as_of: str, faults: Faults) -> None:
-    for section in ("branches", "toolkits", "kernels"):
-        tables[section].sort(key=lambda located, s=section: _ORDER[TABLE_OF.get(s, s)](located.row))  # type: ignore[misc]
+    for table, key in _ORDER.items():
+        tables[_SECTION_OF.get(table, table)].sort(key=lambda located, of=key: of(located.row))  # type: ignore[misc]
     for section in _BY_COMPONENT:
         tables[section] = _in_order(tables[section])
     judge_tables(tables, as_of, faults)

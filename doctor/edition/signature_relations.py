@@ -9,7 +9,7 @@ import msgspec
 from doctor.core.logline import log_lines
 from doctor.core.rows.signature import SignatureRow
 from doctor.core.signatures import find_hits
-from doctor.edition.patterns import literals_of, pattern_problem
+from doctor.edition.patterns import literals_of, pattern_problem, shape_pattern
 from doctor.edition.relations import Tables
 from doctor.edition.strict import Faults, Located, nearest
 
@@ -30,7 +30,7 @@ def judge_signatures(tables: Tables, faults: Faults) -> None:
         if "causes" not in tables.incomplete:
             _judge_causes(located, known, faults)
         if len(faults) == before:
-            row = msgspec.structs.replace(row, literals=literals_of(row.pattern))
+            row = msgspec.structs.replace(row, literals=literals_of(row.pattern), shape=shape_pattern(row.pattern))
             _judge_examples(located.replace(row), faults)
         filled.append(located.replace(row))
     tables["signatures"] = filled
@@ -45,8 +45,9 @@ def _judge_patterns(located: Located[Any], faults: Faults) -> None:
             faults.add(located.at(field), f"`{text}` cannot be searched: {problem}")
         elif field == "pattern" and not literals_of(text):
             faults.add(located.at(field), f"`{text}` has no literal of four characters to look for first")
-    if row.literals:
-        faults.add(located.at("literals"), "these are found when the matrix is compiled: leave the field out")
+    for field in ("literals", "shape"):
+        if getattr(row, field):
+            faults.add(located.at(field), "this is found when the matrix is compiled: leave the field out")
 
 
 def _judge_causes(located: Located[Any], known: set[str], faults: Faults) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "COMMON",
     "DMI_IDENTITY",
     "EMAIL",
+    "HEX_RUN",
     "HOME",
     "JOURNAL",
     "JOURNAL_HOST",
@@ -23,7 +24,10 @@ __all__ = [
     "MAC",
     "MACHINE_ID",
     "MAC_IN_NAME",
+    "MOK_LIST",
     "NO_SERIAL",
+    "ORGANISATION",
+    "PEERS",
     "SCOPE_HOME",
     "SECRET_NAME",
     "SERIAL",
@@ -91,6 +95,17 @@ UUID = re.compile(
     r"(?<![0-9A-Za-z])(?P<head>(?:GPU-|MIG-){0,3})"
     r"(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})(?![0-9A-Za-z])"
 )
+#: Certificates of machine owner keys: numbers, fingerprints and signatures name the machine that made them,
+#: a subject's organisation and place its owner. Distributions' and vendors' own are the same everywhere.
+MOK_LIST = re.compile(r"command:mokutil-list")
+HEX_RUN = re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){7,127}(?![0-9A-Fa-f])")
+ORGANISATION = re.compile(
+    r"(?P<head>(?:[,:] ?)(?:OU?|L|ST|emailAddress)\s?=\s?)"
+    r"(?!(?:Canonical|Microsoft|Red Hat|Fedora|Debian|SUSE|Oracle|Rocky|AlmaLinux|Amazon|NVIDIA|org-\d))"
+    r"(?P<value>[^,\n=]{1,120})"
+)
+#: One peer of IMEX a line, as an address or a name.
+PEERS = re.compile(r"file:/etc/nvidia-imex/nodes_config\.cfg$")
 MACHINE_ID = re.compile(r"(?:(?<=machine_id=)|(?<=boot_id=)|(?<=-- Boot ))[0-9a-f]{32}\b", re.IGNORECASE)
 MAC = re.compile(
     r"(?<![0-9A-Fa-f:.-])[0-9A-Fa-f]{2}([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}(?![0-9A-Fa-f:-])"
@@ -118,7 +133,9 @@ TOKEN = re.compile(
 )
 ASSIGNED_SECRET = re.compile(
     r"(?P<head>(?i:\b[\w.-]{0,40}(?:token|secret|passwd|password|passphrase|api_?key|access_?key|credential)"
-    r"\w{0,20}[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bbearer\s))(?P<value>[^\s\"',;&]{6,})"
+    r"\w{0,20}[\"']?\s{0,3}[=:]\s{0,3}[\"']?|\bbearer\s"
+    # Registries of containerd, repositories of dnf.
+    r"|(?m:^)\s{0,40}\"?(?:auth|(?:proxy_)?username)\"?\s{0,3}[=:]\s{0,3}[\"']?))(?P<value>[^\s\"',;&]{6,})"
 )
 HOME = re.compile(r"(?P<head>/(?:home|[Uu]sers|scratch(?!/(?:users|home)/))/)(?P<user>[^\s/\"'<>:;,)]+)")
 #: A home directory in the name of a scope's bytes, where slashes became `_`: the rest may be a user's name.
@@ -204,6 +221,9 @@ def _hosts_of_text(key: str, text: str) -> Iterator[tuple[str, str]]:
         hosts.update(text.split())
     if key.startswith("command:uname") and (named := UNAME.match(text)):
         hosts.add(named["host"])
+    if PEERS.match(key):
+        words = (line.partition("#")[0].strip() for line in text.splitlines()[:10_000])
+        hosts.update(word for word in words if word and not re.fullmatch(r"[0-9a-fA-F.:]+", word))
     if JOURNAL.match(key):
         hosts.update(match["host"] for match in JOURNAL_HOST.finditer(text))
     for host in sorted(hosts):
@@ -222,9 +242,13 @@ def _host(name: str) -> Iterator[tuple[str, str]]:
 
 
 def is_public(domain: str) -> bool:
-    """True for domains that say nothing about a host: the vendor's, the kernel's, documentation's."""
+    """True for domains that say nothing about a host: of the vendor, the kernel, what carries drivers."""
     return (
-        re.search(r"(?:^|\.)(?:nvidia\.com|kernel\.org|example\.(?:com|org|net))$", domain.lower())
+        re.search(
+            r"(?:^|\.)(?:nvidia\.com|kernel\.org|example\.(?:com|org|net)|docker\.com|elrepo\.org"
+            r"|rpmfusion\.org|negativo17\.org|launchpadcontent\.net|fedoraproject\.org)$",
+            domain.lower(),
+        )
         is not None
     )
 

@@ -14,7 +14,7 @@ import msgspec
 
 from doctor import __version__
 from doctor.core.evidence import EVIDENCE_SCHEMA, Evidence, Meta
-from doctor.errors import ProbeError
+from doctor.errors import ProbeError, UsageError
 from doctor.timeouts import (
     BUNDLE_MEMBER_BYTES_MAX,
     BUNDLE_MEMBERS_MAX,
@@ -29,6 +29,7 @@ __all__ = [
     "evidence_from_stream",
     "list_items",
     "start_collecting",
+    "whole_paths",
 ]
 
 #: What of the caller's environment is evidence; the collector's own list, tested to be the same.
@@ -63,12 +64,12 @@ _ARCHIVE_END = bytes(2 * _BLOCK)
 _LEAVING_S = 0.5
 
 
-def collect_live(*, budget_s: float, sysroot: str | None) -> Evidence:
+def collect_live(*, budget_s: float, sysroot: str | None, environments: Sequence[str] = ()) -> Evidence:
     """Everything the collector can find out within `budget_s` seconds.
 
     Raises `ProbeError` when there is no report: it could not start, crashed, or did not end.
     """
-    with start_collecting(budget_s=budget_s, sysroot=sysroot) as collecting:
+    with start_collecting(budget_s=budget_s, sysroot=sysroot, environments=environments) as collecting:
         return collecting.evidence()
 
 
@@ -87,6 +88,19 @@ def start_collecting(
     """
     more = [f"--env={path}" for path in environments]
     return Collecting(budget_s, sysroot, [*more, *(["--ask=environments"] if is_narrow else [])])
+
+
+def whole_paths(paths: Sequence[str], sysroot: str | None) -> tuple[str, ...]:
+    """Environments as the collector takes them: below a sysroot as they are, else from this directory.
+
+    Links stay: the interpreter of a venv is one, and leads out of it. Raises `UsageError` on no path.
+    """
+    for path in paths:
+        if not path or (sysroot and not path.startswith("/")):
+            raise UsageError(f"`--env {path}` names no environment", hints=("a prefix, or its bin/python",))
+    if sysroot:
+        return tuple(paths)
+    return tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)  # noqa: PTH100, PTH111 - 4 ms
 
 
 def list_items() -> str:

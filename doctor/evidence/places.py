@@ -71,6 +71,7 @@ _EVERYWHERE = (
         r"|\bsas[ _]?addr(?:ess)?[(:= ]{1,3})",
         r"(?i:(?:0x)?[0-9a-f]{16,32}|[0-9a-f]{2}(?::[0-9a-f]{2}){7})(?![\w:])",
     ),
+    _place("serial", r"/etc/pki/entitlement/", r"\d{6,40}(?=(?:-key)?\.pem)"),
     _place("serial", r"/by-id/(?:ata|nvme|scsi|usb|virtio|google|dm-uuid)-", r"[^\s\"',;:]{6,200}"),
 )
 
@@ -146,6 +147,7 @@ WELL_KNOWN = re.compile(
     r"<.*|nvidia-\S*|nv_\S*|nv-hostengine|nvcc|cuda\S*|dcgm\S*|nsys|ncu|python[\d.]*|pt_main_thread|vllm(?:::\S*)?"
     r"|raylet|tritonserver|trtllm-\S*|mpirun|orted|slurm\S*|kubelet|dockerd|containerd\S*|runc\S*|conmon"
     r"|kworker\S*|ksoftirqd\S*|migration/\d+|swapper\S*|rcu_\w*|irq/\S*|kswapd\d+|khugepaged|khungtaskd|kcompactd\d+"
+    r"|unattended-upgr\S*|packagekitd?|aptd?|apt\.systemd\S*|rpm-ostree\S*|microdnf|platform-python\S*"
     r"|systemd\S*|\(udev-worker\)|init|modprobe|insmod|rmmod|depmod|kmod|dkms|dpkg|apt(?:-get)?|dnf|yum|rpm|gcc|cc1"
     r"|make|ld|Xorg|Xwayland|X|gnome-shell|bash|sh|sudo|sshd|cron|lspci|dmesg",
     re.IGNORECASE,

@@ -21,7 +21,7 @@ _PUBLIC_UUIDS = {
 }
 
 _OURS = re.compile(
-    r"(?:host|user|group|serial|process|domain|veth|cali|lxc|tap|br)-\d{1,6}|redacted"
+    r"(?:host|user|group|serial|process|domain|org|veth|cali|lxc|tap|br)-\d{1,6}|redacted"
     r"|999000\d{7}|00000000-0000-0000-0000-\d{12}"
     r"|00:00:5[eE]:00:53:[0-9a-fA-F]{2}|02:00:5[eE](?::[0-9a-fA-F]{2}){3}"
 )

@@ -26,6 +26,7 @@ from doctor.evidence.identities import (
     COMMON,
     DMI_IDENTITY,
     EMAIL,
+    HEX_RUN,
     HOME,
     JOURNAL,
     JOURNAL_HOST,
@@ -33,7 +34,9 @@ from doctor.evidence.identities import (
     MAC,
     MAC_IN_NAME,
     MACHINE_ID,
+    MOK_LIST,
     NO_SERIAL,
+    ORGANISATION,
     SCOPE_HOME,
     SECRET_NAME,
     SERIAL,
@@ -207,6 +210,9 @@ class _Redaction:
             yield JOURNAL_HOST, lambda m: m["head"] + self._named("host", m["host"])
         if key.startswith("command:uname"):
             yield UNAME, lambda m: m["head"] + self._named("host", m["host"])
+        if MOK_LIST.match(key):
+            yield HEX_RUN, lambda _: "redacted"
+            yield ORGANISATION, lambda m: m["head"] + self._names.name("org", m["value"])
         yield TOKEN, lambda _: "redacted"
         yield ASSIGNED_SECRET, lambda m: m["head"] + "redacted"
         if not AUTHORED.match(key):

@@ -12,7 +12,7 @@ import time
 
 TYPE_CHECKING = False  # the import of typing costs 3 ms
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from doctor.evidence.collector import Where
@@ -90,8 +90,9 @@ OLD_AND_NEW = (
     ),
 )
 RECOVERY_ACTION_FIELD = 230
-#: Fields of `nvmlDeviceGetFieldValues` that sum an error over all links (nvml.h).
-NVLINK_ERROR_FIELDS = (("crc_flit", 38), ("replay", 52), ("recovery", 59))
+#: Counters of one link (nvml.h, `NVML_FI_DEV_NVLINK_ERROR_DL_*`; an H200 has these), and of all together,
+#: which older cards have.
+NVLINK_ERROR_FIELDS = (("replay", 161, 52), ("recovery", 162, 59), ("crc", 163, 38))
 #: NVML_NVLINK_MAX_LINKS is 18; one that is too many answers *invalid argument*.
 NVLINKS_MAX = 36
 PROCESSES_MAX = 256
@@ -276,7 +277,7 @@ def _ask_fabric(gpu: _Gpu) -> None:
 
 def _ask_nvlinks(gpu: _Gpu) -> None:
     """The state of each link until NVML knows no more of them, then the sums of its error counters."""
-    states = []
+    states = []  # type: list[object]
     error = ""
     while len(states) < NVLINKS_MAX:
         state, error = gpu.get(("nvmlDeviceGetNvLinkState",), len(states))
@@ -286,12 +287,21 @@ def _ask_nvlinks(gpu: _Gpu) -> None:
     if not states:
         gpu.tell("nvlinks", None, error)
         return
-    counts = {}
-    values, error = gpu.get(("nvmlDeviceGetFieldValues",), [field for _, field in NVLINK_ERROR_FIELDS])
+    counts = {}  # type: dict[str, int]
+    by_link = [(name, (field, link)) for name, field, _ in NVLINK_ERROR_FIELDS for link in range(len(states))]
+    _sum_fields(gpu, by_link, counts)
+    if not counts:
+        _sum_fields(gpu, [(name, field) for name, _, field in NVLINK_ERROR_FIELDS], counts)
+    gpu.tell("nvlinks", {"states": states, "errors": counts}, "")
+
+
+def _sum_fields(gpu: _Gpu, fields: "Sequence[tuple[str, object]]", counts: "dict[str, int]") -> None:
+    """Adds what the fields say to the counts of their names; a field that the card lacks adds nothing."""
+    values, _ = gpu.get(("nvmlDeviceGetFieldValues",), [field for _, field in fields])
     for number, value in enumerate(values or ()):
         if value.nvmlReturn == 0:
-            counts[NVLINK_ERROR_FIELDS[number][0]] = value.value.ullVal
-    gpu.tell("nvlinks", {"states": states, "errors": counts}, "")
+            name = fields[number][0]
+            counts[name] = counts.get(name, 0) + value.value.ullVal
 
 
 def _plain(value: object) -> object:
@@ -325,7 +335,7 @@ def _processes(found: "Any") -> "list[dict[str, object]]":
     for process in found[:PROCESSES_MAX]:
         row = {"pid": process.pid, "used_gpu_memory": process.usedGpuMemory}  # type: dict[str, object]
         name = _process_name(process.pid) if is_first else ""
-        rows.append(dict(row, name=name) if name else row)
+        rows.append(dict(row, process_name=name) if name else row)
     return rows
 
 

@@ -44,6 +44,8 @@ CPUS_MAX = 1024
 #: `adjtimex(2)` calls a clock unsynchronised from here on, in microseconds, as `timedatectl` does.
 CLOCK_ERROR_MAX_US = 16000000
 DOCKER_SOCKET = "/run/docker.sock"
+#: Of the packages, and of the snap.
+DOCKER_PID_FILES = ("/run/docker.pid", "/run/snap.docker/docker.pid")
 DOCKER_ANSWER_MAX = 1024 * 1024
 DOCKER_TIMEOUT_S = 3.0
 #: Of Docker's answer only these: it also holds names, labels, proxies and registries.
@@ -239,7 +241,7 @@ def _clock() -> "dict[str, object]":
 
 
 def _locks(root: "Root") -> "list[dict[str, object]]":
-    """The locks that somebody holds: `{lock, pid, process}`."""
+    """The locks that somebody holds: `{lock, pid, process_name}`."""
     wanted = {}  # type: dict[int, tuple[str, int]]
     for path in LOCKS:
         try:
@@ -261,12 +263,12 @@ def _locks(root: "Root") -> "list[dict[str, object]]":
         is_same = os.makedev(int(words.group(2), 16), int(words.group(3), 16)) == device
         # btrfs and overlayfs show another device number here than stat(2) does.
         if is_same or _has_open(pid, path):
-            found.append({"lock": path, "pid": pid, "process": _process_name(root, pid)})
+            found.append({"lock": path, "pid": pid, "process_name": _process_name(root, pid)})
     for path in LOCK_PIDS:
         number = _text(root, path, 32).strip()
         name = _process_name(root, int(number)) if re.match(r"[0-9]{1,9}\Z", number) else ""
         if name:
-            found.append({"lock": path, "pid": int(number), "process": name})
+            found.append({"lock": path, "pid": int(number), "process_name": name})
     return found[:32]
 
 
@@ -293,10 +295,12 @@ def _docker(say: "Say", where: "Where") -> None:
     if not where.root.exists(DOCKER_SOCKET):
         say(item={"status": "missing", "detail": DOCKER_SOCKET + " is not there"})
         return
-    pid = _text(where.root, "/run/docker.pid", 32).strip()
-    if not (re.match(r"[0-9]{1,9}\Z", pid) and _process_name(where.root, int(pid)) == "dockerd"):
-        say(item={"status": "missing", "detail": "not asked: no daemon runs (/run/docker.pid)"})
+    pid_file = next((path for path in DOCKER_PID_FILES if _is_dockerd(where.root, path)), "")
+    if not pid_file:
+        detail = "not asked: no daemon runs ({})".format(", ".join(DOCKER_PID_FILES))
+        say(item={"status": "missing", "detail": detail})
         return
+    say(say={"pid_file": pid_file})
     say(say={"at": "connecting to " + DOCKER_SOCKET})
     try:
         head, body = _ask_docker()
@@ -305,6 +309,11 @@ def _docker(say: "Say", where: "Where") -> None:
         say(item={"status": "denied" if is_denied else "error", "detail": str(exc)})
         return
     _say_docker(say, head, body)
+
+
+def _is_dockerd(root: "Root", pid_file: str) -> bool:
+    pid = _text(root, pid_file, 32).strip()
+    return re.match(r"[0-9]{1,9}\Z", pid) is not None and _process_name(root, int(pid)) == "dockerd"
 
 
 def _ask_docker() -> "tuple[str, bytes]":

@@ -9,11 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from doctor.core.evidence import Evidence, Item
 from doctor.core.host import Fact, Known
 from doctor.core.host_container import CdiSpec
 from doctor.core.pattern import pattern
-from doctor.facts.source import absent, at, document, driver_version_in, exists, first_usable, stat_of, string
+from doctor.facts.source import (
+    absent,
+    at,
+    document,
+    driver_version_in,
+    first_usable,
+    is_present,
+    stat_of,
+    string,
+)
 
 __all__ = ["parse_spec", "read_cdi_specs"]
 
@@ -51,19 +62,14 @@ def read_cdi_specs(evidence: Evidence) -> Fact[tuple[CdiSpec, ...]]:
 def _spec(evidence: Evidence, item: Item, path: str) -> CdiSpec:
     reading = evidence.read(item.key)
     if not reading.has_data:
-        return CdiSpec(path=path, fault=f"it cannot be read: {item.detail or item.status}"[:300])
+        return CdiSpec(
+            path=path, fault=f"it cannot be read: {item.detail or item.status}"[:300], is_read=False
+        )
     spec = parse_spec(path, reading.data)
-    looked = {p: exists(evidence, p) for p in spec.host_paths}
+    looked = {p: is_present(evidence, p) for p in spec.host_paths}
     if any(answer is not None for answer in looked.values()):
-        missing = tuple(p for p, answer in looked.items() if answer is False)
-        spec = _replaced(spec, missing)
+        return replace(spec, missing_paths=tuple(p for p, answer in looked.items() if answer is False))
     return spec
-
-
-def _replaced(spec: CdiSpec, missing: tuple[str, ...]) -> CdiSpec:
-    from msgspec.structs import replace
-
-    return replace(spec, missing_paths=missing)
 
 
 def parse_spec(path: str, data: bytes) -> CdiSpec:
@@ -95,8 +101,8 @@ def _first(found: _Found, key: str) -> str:
 def _fault(kind: str, version: str, found: _Found) -> str:
     """Why an engine would refuse it (CDI specification, *required* fields)."""
     if not kind or not version:
-        missing = " and ".join(name for name, value in (("cdiVersion", version), ("kind", kind)) if not value)
-        return f"it has no `{missing}`"
+        missing = [f"`{name}`" for name, value in (("cdiVersion", version), ("kind", kind)) if not value]
+        return f"it has no {' and no '.join(missing)}"
     return "" if found["device"] else "it lists no device"
 
 

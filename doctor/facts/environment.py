@@ -12,6 +12,7 @@ from doctor.core.host import Environment, Fact, Known
 from doctor.core.host_engine import TorchBuild
 from doctor.core.pattern import pattern
 from doctor.facts.collectenv import env_field, env_gpus, env_reading
+from doctor.facts.sitepackages import canonical, cuda_of
 from doctor.facts.source import absent, dotted
 
 __all__ = ["UNNAMED", "environment_path", "read_environment"]
@@ -46,7 +47,8 @@ def read_environment(evidence: Evidence) -> Fact[Environment]:
         python=dotted(env_field(evidence, "Python version").partition(" ")[0]),
         glibc=dotted(env_field(evidence, "Libc version").removeprefix("glibc-")),
         torch=_version(env_field(evidence, "PyTorch version")) or packages.get("torch", ""),
-        torch_cuda=dotted(env_field(evidence, "CUDA used to build PyTorch")),
+        torch_cuda=dotted(env_field(evidence, "CUDA used to build PyTorch"))
+        or cuda_of(packages.get("torch", "")),
         vllm=_version(env_field(evidence, "vLLM Version")) or packages.get("vllm", ""),
         tensorrt=packages.get("tensorrt", ""),
         tensorrt_llm=packages.get("tensorrt-llm", ""),
@@ -66,7 +68,7 @@ def environment_path(evidence: Evidence) -> str:
 
 
 def _build(evidence: Evidence, packages: dict[str, str]) -> TorchBuild:
-    """What torch was built for: the script prints the CUDA of the build, or `None`, once it could load torch."""
+    """What torch was built for: once it loaded, the script prints the CUDA of its build, or `None`."""
     reading = env_reading(evidence)
     said = _BUILT.search(reading.text)
     if env_field(evidence, "CUDA used to build PyTorch"):
@@ -88,5 +90,5 @@ def _packages(text: str) -> dict[str, str]:
     for match in _PACKAGE.finditer(text):
         if len(found) >= _PACKAGES_MAX:
             break
-        found.setdefault(re.sub(r"[-_.]+", "-", match.group(1)).lower(), match.group(2))
+        found.setdefault(canonical(match.group(1)), match.group(2))
     return found

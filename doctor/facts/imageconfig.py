@@ -24,9 +24,10 @@ _SHOWN = pattern(
     r"(?:CUDA|NV|NVIDIA|PYTORCH|TORCH|VLLM|TENSORRT|TRT|TRTLLM|NCCL|CUDNN|FLASHINFER|TRITON)_[A-Z0-9_]{1,60}|CUDA_HOME|LD_LIBRARY_PATH"
 )
 _SECRET = pattern(r"TOKEN|SECRET|PASSWORD|KEY|CREDENTIAL")
-_VERSION = pattern(r"v?(\d{1,4}(?:\.\d{1,6}){1,3}(?:[-.+]?(?:a|b|rc|post|dev)?[\w.+]{0,40})?)")
+_VERSION = pattern(r"v?(\d{1,3}(?:\.\d{1,5}){1,3}(?:(?:a|b|rc|\.post|\.dev)\d{1,4})?)(?:[+-][\w.+-]{0,60})?")
+#: NVIDIA's images are tagged by month: `25.10-py3` is no version of what is in them.
+_MONTH = pattern(r"\d\d\.(?:0[1-9]|1[0-2])(?:$|-)")
 _CAPABILITY = pattern(r"(\d{1,2}\.\d)a?(\+PTX)?")
-_CONDITION = pattern(r"(cuda|driver|brand|arch)\s*(>=|<=|!=|=|<|>)\s*([\w.]{1,40})")
 _COMPAT = pattern(r"/compat(?:/|:|$)")
 
 
@@ -40,7 +41,8 @@ def read_image(doc: object) -> Environment | None:
     labels = _texts(config.get("Labels"))
     names = _names(inner)
     machine = string(inner.get("architecture")) or string(inner.get("Architecture")) or ""
-    torch = _first(variables, "PYTORCH_BUILD_VERSION", "PYTORCH_VERSION", "TORCH_VERSION")
+    torch = variables.get("PYTORCH_BUILD_VERSION", "")
+    torch = torch if _VERSION.fullmatch(torch) else _first(variables, "PYTORCH_VERSION", "TORCH_VERSION")
     codes, ptx = _codes(variables.get("TORCH_CUDA_ARCH_LIST", ""))
     cuda = dotted(variables.get("CUDA_VERSION"))
     return Environment(
@@ -97,9 +99,9 @@ def _names(inner: Document) -> list[str]:
 
 
 def _first(variables: dict[str, str], *names: str) -> str:
-    """The first variable with a version in it, as it is written there."""
+    """The first variable with a version in it, without what tells the build."""
     for name in names:
-        found = _VERSION.match(variables.get(name, ""))
+        found = _VERSION.fullmatch(variables.get(name, ""))
         if found is not None:
             return found.group(1)
     return ""
@@ -110,18 +112,13 @@ def _tagged(names: list[str], labels: dict[str, str], engine: str) -> str:
     for name in names:
         place, _, tag = name.rpartition(":")
         found = _VERSION.fullmatch(tag)
-        if (
-            engine in place.rpartition("@")[0].split("/")
-            or place.split("/")[-1].startswith(engine)
-            or f"/{engine}/" in place
-        ):
-            if found is not None:
-                return found.group(1)
-    source = labels.get("org.opencontainers.image.source", "") + labels.get(
-        "org.opencontainers.image.title", ""
-    )
+        is_its_own = any(part.startswith(engine) for part in place.split("/"))
+        if found is not None and is_its_own and not _MONTH.match(tag):
+            return found.group(1)
+    source = labels.get("org.opencontainers.image.source", "")
     found = _VERSION.fullmatch(labels.get("org.opencontainers.image.version", ""))
-    return found.group(1) if found is not None and source.rstrip("/").rpartition("/")[2] == engine else ""
+    is_engine = source.rstrip("/").rpartition("/")[2].lower() == engine
+    return found.group(1) if found is not None and is_engine else ""
 
 
 def _codes(text: str) -> tuple[tuple[str, ...], str]:

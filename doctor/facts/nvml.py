@@ -186,7 +186,7 @@ def _processes(row: dict[str, object]) -> tuple[GpuProcess, ...] | None:
         for entry in entries[:_PROCESSES_MAX] if isinstance(entries, list) else ():
             pid, memory = integer(at(entry, "pid")), integer(at(entry, "used_gpu_memory"))
             if pid is not None and pid >= 0:
-                name = string(at(entry, "name"), 200) or ""
+                name = string(at(entry, "process_name"), 200) or ""
                 # All ones is NVML's word for memory that it cannot count (WDDM, vGPU).
                 known = memory if memory is not None and 0 <= memory < 2**62 else None
                 found.setdefault(pid, GpuProcess(pid=pid, name=name, memory_bytes=known))

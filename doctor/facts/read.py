@@ -19,11 +19,15 @@ from doctor.core.host import (
     System,
     Virtualisation,
 )
+from doctor.facts.containers import read_containers
 from doctor.facts.cuda import read_cuda
 from doctor.facts.driver import read_driver
 from doctor.facts.environment import environment_path, read_environment
+from doctor.facts.fabric import read_fabric
 from doctor.facts.kernel import read_kernel
 from doctor.facts.loadedlog import gpus_by_log
+from doctor.facts.machine import read_machine
+from doctor.facts.network import read_network
 from doctor.facts.packages import read_packages
 from doctor.facts.pci import read_pci
 from doctor.facts.sitepackages import read_environments
@@ -82,7 +86,9 @@ def _read(evidence: Evidence, scope: str) -> Host:
     if scope.startswith("container:"):
         system = _inside(system)
     place = system.virtualisation.value.kind if isinstance(system.virtualisation, Known) else ""
-    kernel = read_kernel(evidence, in_container=place == "container")
+    in_container = place == "container"
+    kernel = read_kernel(evidence, in_container=in_container)
+    packages = read_packages(evidence, system.units)
     return Host(
         scope=scope,
         collection=_collection(evidence),
@@ -91,7 +97,11 @@ def _read(evidence: Evidence, scope: str) -> Host:
         pci=_pci(evidence, kernel),
         driver=read_driver(evidence, is_wsl=place == "wsl2", logs=kernel.logs),
         cuda=read_cuda(evidence),
-        packages=read_packages(evidence, system.units),
+        packages=packages,
+        machine=read_machine(evidence),
+        fabric=read_fabric(evidence, packages),
+        containers=read_containers(evidence, packages, system.units, in_container=in_container),
+        network=read_network(evidence),
         environment=_ELSEWHERE,
     )
 

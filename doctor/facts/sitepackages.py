@@ -12,7 +12,7 @@ from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 from doctor.facts.source import Document, at, document, dotted, string
 
-__all__ = ["canonical", "read_environments", "torch_build"]
+__all__ = ["canonical", "cuda_of", "read_environments", "torch_build"]
 
 _ENVIRONMENTS_MAX = 16
 _ITEMS_MAX = 400
@@ -21,7 +21,8 @@ _DISTRIBUTION = pattern(
     r"([A-Za-z0-9][\w.]{0,100}?)-(\d[\w.+!]{0,60}?)(?:-py3[.\d]{0,5}\w{0,20})?\.(?:dist|egg)-info"
 )
 _REQUIREMENT = pattern(
-    r"([A-Za-z0-9][\w.-]{0,100})(?:\[[\w,. -]{0,100}\])?[ \t]*\(?([\w.,<>=!~*+ \t]{0,120})\)?[ \t]*(?:;(.{0,200}))?"
+    r"([A-Za-z0-9][\w.-]{0,100})(?:\[[\w,. -]{0,100}\])?[ \t]*\(?([\w.,<>=!~*+ \t]{0,120})\)?[ \t]*"
+    r"(?:;(.{0,200}))?"
 )
 _CLAUSE = pattern(r"(sys_platform|platform_system|platform_machine)\s*(==|!=)\s*[\"']([\w-]{1,20})[\"']")
 _MANYLINUX = pattern(r"manylinux(?:_2_(\d{1,3})|(1|2010|2014))_(?:x86_64|aarch64)")
@@ -69,8 +70,8 @@ def _environment(prefix: str, said: Document, glibc: Dotted | None) -> Environme
         python=_python(said),
         glibc=glibc,
         torch=torch.get("__version__", "") or packages.get("torch", ""),
-        torch_cuda=dotted(torch.get("cuda")),
-        torch_build=torch_build(torch),
+        torch_cuda=dotted(torch.get("cuda")) or cuda_of(packages.get("torch", "")),
+        torch_build=torch_build(torch) or ("cuda" if cuda_of(packages.get("torch", "")) else ""),
         vllm=packages.get("vllm", ""),
         tensorrt=_tensorrt(packages),
         tensorrt_llm=packages.get("tensorrt-llm", ""),
@@ -146,6 +147,12 @@ def _headers(said: Document) -> bool | None:
         {told for told in value.values() if isinstance(told, bool)} if isinstance(value, dict) else set()
     )
     return answers.pop() if len(answers) == 1 else None
+
+
+def cuda_of(version: str) -> Dotted | None:
+    """The CUDA in a version's local part, as PyTorch's own index writes it: `2.9.1+cu129` is 12.9."""
+    found = re.fullmatch(r"cu(\d{2})(\d)", version.partition("+")[2])
+    return Dotted(f"{found.group(1)}.{found.group(2)}") if found is not None else None
 
 
 def torch_build(fields: Mapping[str, str]) -> TorchBuild:

@@ -13,6 +13,7 @@ from doctor.core.versions import Dotted
 from doctor.facts.collectenv import report_by_env
 from doctor.facts.limits import limit_of_label
 from doctor.facts.smi_errors import address_of, broken_rows, code_of, device_failures, failure_in, is_broken
+from doctor.facts.smi_list import is_smi_list, parse_smi_list
 from doctor.facts.smi_table import is_smi_table, parse_smi_table
 from doctor.facts.smi_text import is_smi_log, parse_smi_log
 from doctor.facts.source import absent, dotted, fraction, line_of, runs, whole
@@ -62,8 +63,9 @@ def _joined(facts: list[Fact[GpuReport]]) -> Fact[GpuReport]:
     best = next((fact for fact in spoke if fact.value.error), None)
     if best is not None:
         return best
-    best = next((fact for fact in spoke if fact.value.gpus), spoke[0])
-    return _filled(best, spoke)
+    # `-L` knows no addresses: any other listing tells more.
+    listings = sorted((f for f in spoke if f.value.gpus), key=lambda f: not f.value.gpus[0].pci_address)
+    return _filled((listings or spoke)[0], spoke)
 
 
 def _latest(facts: list[Fact[GpuReport]]) -> Fact[GpuReport]:
@@ -110,6 +112,8 @@ def _by_reading(evidence: Evidence, reading: Reading) -> Fact[GpuReport]:
         return _listed(reading, parse_smi_log(reading.text), said)
     if is_smi_table(said):
         return _listed(reading, parse_smi_table(reading.text), said)
+    if is_smi_list(reading.text):
+        return Known(value=parse_smi_list(reading.text), origin=reading.origin)
     return _by_text(reading, said)
 
 

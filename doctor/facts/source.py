@@ -27,6 +27,7 @@ __all__ = [
     "first_usable",
     "fraction",
     "integer",
+    "is_present",
     "line_of",
     "parent",
     "pci_address",
@@ -95,6 +96,16 @@ def exists(evidence: Evidence, path: str) -> bool | None:
     if item is None or item.status not in ("ok", "missing", "truncated"):
         return None
     return item.status != "missing" and item.exists is not False
+
+
+def is_present(evidence: Evidence, path: str) -> bool | None:
+    """As `exists`; a file whose bytes are here is there, too (trees made by hand have no `stat:` items)."""
+    said = exists(evidence, path)
+    if said is None:
+        item = evidence.item(f"file:{path}")
+        if item is not None and item.status in ("ok", "truncated", "missing"):
+            return item.status != "missing"
+    return said
 
 
 def line_of(reading: Reading) -> str:

@@ -49,7 +49,11 @@ def render_why(report: WhyReport) -> str:
     lines += [*_para(f"{_WORDS[report.compatible]} ({_matrix(report)})"), ""]
     lines += [*_para(said_of(report.environment)), ""] if report.environment else []
     shown = [
-        link for link in report.because if report.compatible != "yes" or link.kind in ("relation", "note")
+        link
+        for link in report.because
+        if report.compatible != "yes"
+        or link.kind in ("relation", "note")
+        or link.relation.startswith("gpu-")  # a property that was asked for
     ]
     sources = _Sources()
     if shown:
@@ -199,6 +203,8 @@ def _other(report: StackReport, other: OtherStack) -> list[str]:
         name: version for name, version in other.components.items() if report.components.get(name) != version
     }
     word = f"policy {other.policy}" if other.policy != report.policy else "another"
-    return _para(
-        f"{word}: " + ", ".join(f"{name} {version}" for name, version in differing.items()), "", "  "
-    )
+    minutes = sum(change.minutes for change in other.changes)
+    reboot = ", reboot" if any(change.needs_reboot for change in other.changes) else ""
+    cost = f" (about {minutes} min{reboot})" if minutes else ""
+    named = ", ".join(f"{name} {version}" for name, version in differing.items())
+    return _para(f"{word}: {named}{cost}", "", "  ")

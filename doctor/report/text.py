@@ -33,6 +33,7 @@ _STATUS_ORDER: tuple[Status, ...] = ("fail", "unknown", "warn", "pass", "skip")
 _COSTS = {
     "none": "nothing is interrupted",
     "drain": "GPU work has to end first",
+    "restart": "a service or a container restarts",
     "reload": "the driver is unloaded and loaded again; GPU work has to end first",
     "reboot": "a reboot",
     "reinstall": "packages are replaced, and a reboot",

@@ -219,6 +219,11 @@ def nvml_gpu(index: int, address: str, **fields: Any) -> Gpu:
         "mig_mode": False,
         "mig_mode_pending": False,
         "persistence_mode": False,
+        "compute_mode": "default",
+        "clock_sm_mhz": 210,
+        "clock_sm_max_mhz": 2520,
+        "performance_state": "P8",
+        "utilisation_percent": 0,
         "recovery_action": "none",
     }
     return Gpu(**{**values, **fields})

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from doctor.core.host import Host, Unit
+from doctor.core.host import Host, Limit, Unit
 from doctor.core.host_fabric import NvlinkTotal
+from doctor.core.host_machine import AcsBridge
 from doctor.core.host_network import InfinibandPort
 from tests.core.hosts import (
     DRIVER,
@@ -140,3 +141,27 @@ def guest() -> Host:
         placed(joined(H100, 1), "vm", "kvm"),
         {"system.units": (NO_UNIT,), "fabric.manager_version": NOT_THERE, "fabric.nvlinks": NOT_THERE},
     )
+
+
+def networked(host: Host | None = None, **facts: Any) -> Host:
+    """A bare-metal host whose four InfiniBand cards are up, with nvidia-peermem and no limit of locked memory."""
+    host = host or healthy()
+    resources = at(host, "system.resources").value
+    values: dict[str, Any] = {
+        "system.resources": msgspec.structs.replace(resources, limits=(memlock(-1),)),
+        "network.ports": tuple(port(f"mlx5_{i}", numa_node=0) for i in range(4)),
+        "network.ofed_version": NOT_THERE,
+        "kernel.modules": loaded_modules("nvidia_uvm", "nvidia", "nvidia_peermem", "mlx5_ib"),
+    }
+    return having(host, {**values, **facts})
+
+
+def memlock(soft: int) -> Limit:
+    return Limit(name="memlock", soft=soft, hard=soft)
+
+
+def bridged(*, redirects: bool = True, groups: int = 40, domain: str = "DMA-FQ") -> Host:
+    """A bare-metal host with a bridge above each GPU."""
+    bridges = tuple(AcsBridge(address=a, redirects=redirects) for a in ("0000:40:01.0", "0000:80:01.0"))
+    values = {"acs_bridges": bridges, "iommu_groups": groups, "iommu_domain": domain}
+    return having(healthy(), {f"machine.{name}": value for name, value in values.items()})

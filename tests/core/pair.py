@@ -16,3 +16,11 @@ class Pair(NamedTuple):
     """The cause that is first instead on the near miss; empty for none."""
     is_advice: bool = False
     """The sick host serves all the same: the cause stands in the advice."""
+
+
+class Three(NamedTuple):
+    """Hosts on which a claim is true, false and untold; None where it is always told."""
+
+    true: Host
+    false: Host
+    untold: Host | None

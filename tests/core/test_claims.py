@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import pytest
 
 from doctor.core.claims import CLAIMS, evaluate
 from doctor.core.claims.bus import has_window, is_asleep
 from doctor.core.claims.claimed import is_told
-from doctor.core.host import Absent, Collection, GpuReport, Host, ModprobeLine
+from doctor.core.host import Absent, Collection, GpuReport, Host, KernelMessage, ModprobeLine
 from doctor.core.versions import Dotted
+from tests.core.claims_container import CASES as OF_CONTAINERS
+from tests.core.claims_engine import CASES as OF_ENGINES
+from tests.core.claims_machine import CASES as OF_MACHINE
+from tests.core.claims_machine import MORE
 from tests.core.hosts import (
     FIRST,
     H100,
@@ -24,6 +29,7 @@ from tests.core.hosts import (
     RTX_5090,
     SECOND,
     WIDE_BARS,
+    answer,
     at,
     beside_a_driver_container,
     case_of,
@@ -60,15 +66,7 @@ from tests.core.hosts import (
     without_module_file,
     working_probe,
 )
-
-
-class Three(NamedTuple):
-    """Hosts on which a claim is true, false and untold; None where it is always told."""
-
-    true: Host
-    false: Host
-    untold: Host | None
-
+from tests.core.pair import Three
 
 HEALTHY = healthy()
 UNLOADED = without_module(HEALTHY)
@@ -136,6 +134,8 @@ STRAY = library("libcuda.so.1", path="/usr/local/lib/libcuda.so.1", package="")
 BUS_ONLY = {"driver.nvml": NOT_THERE, "driver.smi": NOT_THERE}
 
 CASES: dict[str, Three] = {
+    **OF_CONTAINERS,
+    **OF_MACHINE,
     # the bus
     "gpu_on_bus": Three(HEALTHY, put(HEALTHY, "pci", ()), without(SILENT, ["pci"])),
     "no_gpu_on_bus": Three(put(HEALTHY, "pci", ()), HEALTHY, NO_BUS),
@@ -255,6 +255,9 @@ CASES: dict[str, Three] = {
     "toolkit_needs_newer_driver": Three(
         put(HEALTHY, "driver.kernel_version", R550), HEALTHY, without(HEALTHY, ["cuda.toolkits"])
     ),
+    "runtime_needs_newer_driver": Three(
+        put(HEALTHY, "driver.kernel_version", R550), HEALTHY, without(HEALTHY, ["cuda.toolkits"])
+    ),
     # what answers
     "nvml_answers": Three(HEALTHY, having(HEALTHY, BUS_ONLY), SILENT),
     "nvml_sees_no_gpu": Three(reports(HEALTHY, error="No devices were found", gpus=()), HEALTHY, SILENT),
@@ -338,12 +341,21 @@ CASES: dict[str, Three] = {
 }
 
 
+CASES |= {name: Three(true, false, Host()) for name, (true, false) in OF_ENGINES.items()}
+
+
 def holds(name: str, host: Host) -> bool | None:
     return evaluate(name, case_of(host)).holds
 
 
 def test_every_claim_is_here() -> None:
     assert set(CASES) == set(CLAIMS)
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_a_claim_beside_its_first_cases(name: str) -> None:
+    claim, host, wanted = MORE[name]
+    assert (evaluate(claim, case_of(host)).holds is True) is wanted
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -616,6 +628,53 @@ def test_modprobe_that_could_not_insert_the_module_says_that_it_is_not_loaded() 
     unread = without(NO_WORD, ["driver.kernel_version", "kernel.modules", "driver.nvml", "driver.smi"])
     assert holds("module_loaded", unread) is None
     assert holds("module_loaded", said(unread, NAMED)) is False
+
+
+MISSED = ("other", f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{RELEASE}")
+
+
+def test_modprobe_that_found_no_module_says_that_there_is_none_for_the_running_kernel() -> None:
+    unread = without(
+        NO_WORD,
+        ["driver.kernel_version", "kernel.modules", "driver.nvml", "driver.smi", "kernel.installed"],
+    )
+    assert (holds("module_on_disk", unread), holds("module_loaded", unread)) == (None, None)
+    told = said(unread, MISSED)
+    assert (holds("module_on_disk", told), holds("module_loaded", told)) == (False, False)
+    other = said(put(unread, "kernel.release", OTHER_RELEASE), MISSED)
+    assert (holds("module_on_disk", other), holds("module_loaded", other)) == (None, None)
+    assert holds("module_on_disk", said(healthy(), MISSED)) is True
+
+
+RELEASE_WORD = (
+    "NVRM: The NVIDIA GPU 0000:41:00.0 (PCI ID: {id}) installed in this system is not supported by the "
+    "NVIDIA {release} driver release. Please see 'Appendix A - Supported NVIDIA GPU Products'"
+)
+
+
+@pytest.mark.parametrize(
+    ("device_id", "release", "dropped", "too_new"),
+    [
+        (P40, "595.58.03", True, None),
+        (RTX_5090, "550.144.03", None, True),
+        (H100, "580.178.04", None, None),
+        ("10de:ffff", "580.178.04", None, None),
+    ],
+    ids=["dropped", "not yet known", "the matrix says otherwise", "not in the matrix"],
+)
+def test_a_release_that_does_not_support_a_gpu_drops_it_or_is_too_old_for_it(
+    device_id: str, release: str, dropped: bool | None, too_new: bool | None
+) -> None:
+    facts = ["pci", "driver.kernel_version", "driver.nvml", "driver.smi", "cuda.probe", "kernel.installed"]
+    unread = without(healthy(), [*facts, "driver.userspace_version"])
+    log = at(unread, "kernel.logs").value[0]
+    text = RELEASE_WORD.format(id=device_id, release=release)
+    word = KernelMessage(kind="unsupported_gpu", text=text, gpu=FIRST, device_id=device_id)
+    host = put(unread, "kernel.logs", (msgspec.structs.replace(log, messages=(word,)),))
+    assert (holds("gpu_dropped", host), holds("gpu_too_new", host)) == (dropped, too_new)
+    named = [c.id for c in answer(host).causes]
+    wanted = {True: "driver.gpu_dropped_by_branch"}.get(dropped is True) or "driver.branch_too_old_for_gpu"
+    assert named == ([wanted] if dropped or too_new else ["unknown"])
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from doctor.core.matrix import (
     enc_version,
 )
 from doctor.core.versions import Dotted, Name
+from doctor.edition.load import load_matrix
 
 ROW = {"source": ("a page",), "as_of": "2026-11-30", "confidence": "vendor", "review_by": "2027-11-30"}
 
@@ -227,3 +228,53 @@ def test_what_is_no_version_is_refused():
 def test_another_document_is_no_edition(text):
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text, type=Edition, dec_hook=dec_version)
+
+
+def test_xid_rows() -> None:
+    matrix = load_matrix()
+    assert {row.xid for row in matrix.edition.xids if row.is_secondary} == {43, 45, 154, 171, 172}
+    programs = {row.xid for row in matrix.edition.xids if row.kind == "application"}
+    assert {13, 31, 69} <= programs
+    assert not programs & {48, 62, 74, 79, 95, 119, 154}
+    gsp = matrix.xid(119)
+    assert gsp is not None
+    assert (gsp.mnemonic, gsp.kind, gsp.severity, gsp.immediate) == (
+        "GSP_RPC_TIMEOUT",
+        "hang",
+        "critical",
+        "RESET_GPU",
+    )
+    assert matrix.xid(99999) is None
+    assert [row.xid for row in matrix.edition.xids if row.is_by_word] == list(range(144, 151))
+    link = matrix.sxid(20034)
+    assert link is not None
+    assert "went down" in link.meaning
+
+
+@pytest.mark.parametrize(
+    ("driver", "bugs"),
+    [
+        ("525.60.13", ["gsp-rpc-timeout-525"]),
+        ("525.105.16", ["gsp-rpc-timeout-525"]),
+        ("525.105.17", []),
+        ("515.105.01", []),
+        ("570.86.15", ["accounting-null-pointer-570"]),
+        ("570.133.20", []),
+        ("580.178.04", []),
+    ],
+)
+def test_driver_bugs(driver: str, bugs: list[str]) -> None:
+    assert [bug.id for bug in load_matrix().driver_bugs(Dotted(driver))] == bugs
+
+
+@pytest.mark.parametrize(
+    ("name", "products"),
+    [
+        ("NVIDIA GeForce RTX 5090", "geforce-rtx"),
+        ("NVIDIA H200", "data-center"),
+        ("NVIDIA RTX 6000 Ada Generation", "geforce-rtx"),
+        ("Tesla T4", "data-center"),
+    ],
+)
+def test_product_class(name: str, products: str) -> None:
+    assert load_matrix().product_class(name) == products

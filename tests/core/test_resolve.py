@@ -381,3 +381,11 @@ def test_a_model_is_the_same_each_time() -> None:
     assert one.clauses == two.clauses
     assert one.links == two.links
     assert ask(UNIVERSE, target, parse_goal("vllm>=0.20"), mode="pick", policy="repair").values
+
+
+@pytest.mark.parametrize("version", ["0.33.0+site1", "0.33.0rc9"])
+def test_a_release_that_no_row_has_is_not_its_neighbour(version: str) -> None:
+    """`==0.33.0+site1` once was answered for 0.33.0, whose numbers it has."""
+    target = make_target(UNIVERSE.matrix, **BOX)
+    found = ask(UNIVERSE, target, parse_goal(f"vllm=={version}"), mode="pick", policy="repair")
+    assert found.answer != "yes"

@@ -11,6 +11,7 @@ from doctor.core.host import Absent, Environment, Host
 from doctor.core.judge import checks_for, judge, judge_scopes
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
+    NOT_THERE,
     compat_library,
     failing_probe,
     healthy,
@@ -20,6 +21,7 @@ from tests.core.hosts import (
     matrix,
     no_driver,
     put,
+    reports,
 )
 
 BOX = "container:4f2a"
@@ -42,8 +44,9 @@ def shadowed(scope: str = BOX) -> Host:
     return scoped(put(in_container(), "cuda.probe", probe), scope)
 
 
-def environment(scope: str = "venv:/opt/x") -> Host:
-    return Host(scope=scope, environment=known_of(Environment(python=Dotted("3.12.3"), torch="2.9.1+cu129")))
+def environment(scope: str = "venv:/opt/x", cuda: str = "12.9") -> Host:
+    torch = {"torch": "2.9.1+cu129", "torch_cuda": Dotted(cuda), "torch_build": "cuda"}
+    return Host(scope=scope, environment=known_of(Environment(python=Dotted("3.12.3"), **torch)))
 
 
 def untold(scope: str) -> Host:
@@ -104,13 +107,34 @@ def test_causes_of_the_worst_scope_come_first_and_the_hosts_first_among_equals()
     ]
 
 
-def test_an_environment_has_no_verdict_while_no_check_speaks_of_it() -> None:
-    assert verdicts(healthy(), environment()) == {"host": "ready"}
-    assert judge_scopes((healthy(), environment()), matrix()) == judge(healthy(), matrix())
+def test_an_environment_is_judged_on_the_machine_that_it_lies_on() -> None:
+    assert verdicts(healthy(), environment()) == {"host": "ready", "venv:/opt/x": "ready"}
+    old = reports(put(healthy(), "cuda.probe", NOT_THERE), cuda_driver_version=Dotted("11.8"))
+    report = judge_scopes((old, environment()), matrix())
+    assert {s.scope: s.verdict for s in report.scopes}["venv:/opt/x"] == "not_ready"
+    assert ("cuda.driver_too_old_for_runtime", "venv:/opt/x") in [(c.id, c.scope) for c in report.causes]
+
+
+def test_an_environment_never_makes_its_host_unready() -> None:
+    cpu = Environment(torch="2.9.1+cpu", torch_build="cpu", is_meant=True)
+    report = judge_scopes((healthy(), Host(scope="venv:/opt/x", environment=known_of(cpu))), matrix())
+    assert {s.scope: s.verdict for s in report.scopes} == {"host": "ready", "venv:/opt/x": "not_ready"}
+    assert {f.scope for f in report.findings if f.status == "fail"} == {"venv:/opt/x"}
+
+
+def test_an_environment_without_torch_and_engine_is_not_judged() -> None:
+    empty = Host(scope="venv:/opt/x", environment=known_of(Environment(python=Dotted("3.12.3"))))
+    assert judge_scopes((healthy(), empty), matrix()) == judge(healthy(), matrix(), others=(empty,))
+
+
+def test_an_environment_alone_is_not_told_to_run() -> None:
+    report = judge_scopes((environment(),), matrix())
+    assert (report.verdict, report.exit_code) == ("unknown", 3)
+    assert [(s.scope, s.verdict) for s in report.scopes] == [("venv:/opt/x", "unknown")]
 
 
 def test_with_nothing_to_judge_nothing_is_ready() -> None:
-    report = judge_scopes((environment(),), matrix())
+    report = judge_scopes((untold("pod:web"),), matrix())
     assert (report.verdict, report.exit_code, report.scopes, report.findings) == ("unknown", 3, (), ())
     with pytest.raises(ValueError, match="no host"):
         judge_scopes((), matrix())
@@ -118,8 +142,16 @@ def test_with_nothing_to_judge_nothing_is_ready() -> None:
 
 def test_a_container_without_a_host_speaks_for_itself() -> None:
     report = judge_scopes((shadowed(), environment()), matrix())
-    assert {s.scope: s.verdict for s in report.scopes} == {BOX: "not_ready"}
+    assert {s.scope: s.verdict for s in report.scopes} == {BOX: "not_ready", "venv:/opt/x": "unknown"}
     assert report.host.virtualisation == "container"
+
+
+def test_an_environment_of_a_container_is_judged_by_what_the_container_sees() -> None:
+    inside = environment(f"venv:/opt/x@{BOX}")
+    seen = scoped(reports(in_container(), cuda_driver_version=Dotted("11.8")), BOX)
+    seen = put(seen, "cuda.probe", NOT_THERE)
+    told = {s.scope: s.verdict for s in judge_scopes((healthy(), seen, inside), matrix()).scopes}
+    assert told[inside.scope] == "not_ready"
 
 
 def test_a_kind_of_scope_that_nobody_knows_is_not_judged() -> None:
@@ -136,7 +168,7 @@ def test_checks_left_out_by_choice_leave_containers_out_too() -> None:
     assert [s.scope for s in report.scopes] == ["host"], "inside a container it does not apply"
 
 
-@check("engine.torch", "torch in each environment")
+@check("engine.torch", "torch in each environment", needs=("environment",))
 def _torch(case):  # type: ignore[no-untyped-def]
     inside = case.host.environment
     if isinstance(inside, Absent):
@@ -146,7 +178,7 @@ def _torch(case):  # type: ignore[no-untyped-def]
 
 def test_an_engine_check_gives_environments_a_verdict() -> None:
     checks = (*CHECKS, _torch)
-    assert checks_for("venv:/opt/x", checks) == (_torch,)
-    assert _torch in checks_for("host", checks)
-    case = judge(environment(), matrix(), checks=checks_for("venv:/opt/x", checks))
+    assert checks_for("venv:/opt/x", checks)[-1] is _torch
+    assert _torch not in checks_for("host", checks)
+    case = judge(environment(), matrix(), checks=(_torch,))
     assert [(f.id, f.scope, f.status) for f in case.findings] == [("engine.torch", "venv:/opt/x", "pass")]

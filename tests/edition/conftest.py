@@ -368,6 +368,14 @@ MORE = {
   flags: [--host]
   is_whole: false
 {A_PAGE}""",
+    "folklore.yaml": f"""\
+{HEAD}folklore:
+- id: smi-is-no-toolkit
+  claim: nvidia-smi shows CUDA, so the toolkit is installed
+  words: [nvidia-smi, cuda, toolkit, installed]
+  holds: false
+  rule: a-fourth-rule
+{A_PAGE}""",
     "speeds.yaml": f"""\
 {HEAD}speeds:
 - gpu: H200 SXM

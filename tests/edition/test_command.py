@@ -20,7 +20,7 @@ def show(capsys, monkeypatch):
     monkeypatch.delenv("MOPT_DATA", raising=False)
 
     def run(kind=None, query=None, *, as_json=False):
-        code = command.show(argparse.Namespace(kind=kind, query=query, json=as_json))
+        code = command.show(argparse.Namespace(kind=kind, query=query, json=as_json, overlay=[]))
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -30,7 +30,7 @@ def show(capsys, monkeypatch):
 @pytest.fixture
 def validate(capsys):
     def run(folder=None, *, stats=False):
-        code = command.validate(argparse.Namespace(directory=folder, stats=stats))
+        code = command.validate(argparse.Namespace(directory=folder, stats=stats, overlay=[]))
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -334,4 +334,4 @@ def test_validate_nothing(validate, tmp_path):
 def test_show_without_a_matrix(show, tmp_path, monkeypatch):
     monkeypatch.setenv("MOPT_DATA", str(tmp_path))
     with pytest.raises(MatrixError, match="cannot be read"):
-        command.show(argparse.Namespace(kind=None, query=None, json=False))
+        command.show(argparse.Namespace(kind=None, query=None, json=False, overlay=[]))

@@ -39,7 +39,7 @@ def test_size(matrix):
         "quantization_gates": 23,
         "quantization_support": 7,
         "kv_cache": 21,
-        "names": 175,
+        "names": 180,
         "commands": 9,
         "speeds": 18,
         "speed_ranges": 9,

@@ -87,8 +87,10 @@ def test_against_the_installed_one(run, shipped, tmp_path):
 def test_each_way(run, shipped, tmp_path):
     """A row that one side lacks is added the one way and removed the other."""
     old = saved(less(shipped, "gpus", "10de:2335"), tmp_path)
-    there = run(old, ROOT / "matrices", "--json")[1]
-    back = run(ROOT / "matrices", old, "--json")[1]
+    (tmp_path / "new").mkdir()
+    new = saved(shipped, tmp_path / "new")
+    there = run(old, new, "--json")[1]
+    back = run(new, old, "--json")[1]
     one, other = json.loads(there), json.loads(back)
     jsonschema.validate(one, schema("mopt.matrix-diff/1"))
     assert one["added"] == [{"table": "gpus", "row": "10de:2335"}] == other["removed"]
@@ -107,7 +109,8 @@ def test_fields_one_by_one(run, shipped, tmp_path):
     )
     old = edited(old, "releases", "torch 2.15.0", requires={"python": ">=3.10"}, size_bytes=None)
     old = edited(old, "toolkits", "13.0", as_of="2026-01-01")
-    lines = run(saved(old, tmp_path))[1].splitlines()
+    (tmp_path / "new").mkdir()
+    lines = run(saved(old, tmp_path), saved(shipped, tmp_path / "new"))[1].splitlines()
     newest = branch.releases[-1]
     start = lines.index("~ drivers: R580")
     assert lines[start + 1 : start + 3] == [

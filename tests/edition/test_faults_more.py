@@ -162,8 +162,8 @@ def test_series():
 
 
 def test_tables_are_those_of_the_files():
-    from doctor.edition.source import _FILES, _TABLE_OF
+    from doctor.edition.source import _FILES, TABLE_OF
 
-    assert {_TABLE_OF.get(section, section) for sections in _FILES.values() for section in sections} == set(
+    assert {TABLE_OF.get(section, section) for sections in _FILES.values() for section in sections} == set(
         TABLES
     )

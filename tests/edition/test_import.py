@@ -58,7 +58,7 @@ def shipped():
 
 @pytest.fixture(scope="module")
 def known(shipped):
-    return {name: Known.of(shipped, name) for name in ("vllm", "torch", "tensorrt", "flashinfer")}
+    return {name: Known.of(shipped, name) for name in ("vllm", "torch", "torch-tensorrt")}
 
 
 def answer_of(name):
@@ -232,6 +232,16 @@ def test_the_wheel_that_speaks():
     assert marker_python(found.speaker) == "3.12"
 
 
+def test_a_later_build_of_a_wheel_speaks():
+    """vLLM 0.20.1 and torch 2.10.0 were built again: what pip installs has another size, and another day."""
+    name = "x-1{}-cp38-abi3-manylinux_2_28_x86_64.whl"
+    days = {"": "2026-05-03", "-2": "2026-05-09", "-10": "2026-05-31"}
+    files = [IndexFile(filename=name.format(build), uploaded=day) for build, day in days.items()]
+    for order in (files, files[::-1]):
+        (found,) = releases_of(order, "x")
+        assert (found.speaker.file.filename, found.released) == (name.format("-10"), "2026-05-31")
+
+
 def newer(known, filenames, *, since="2026-11-30", pre=False):
     files = [IndexFile(filename=name, uploaded=day) for name, day in filenames.items()]
     found = wanted(releases_of(files, known.component.package), known.rows, since=since, with_candidates=pre)
@@ -257,6 +267,14 @@ def test_what_the_matrix_left_out_is_not_newer(known):
     assert newer(known["torch"], files, pre=True) == ["2.16.0rc1"]
 
 
+def test_a_set_takes_candidates_when_it_names_one(known):
+    files = [IndexFile(filename=f"torch-2.16.0{part}.tar.gz") for part in ("rc1", "rc2", "")]
+    found = releases_of(files, "torch")
+    for spec, versions in {">2": ["2.16.0"], ">=2.16.0rc1": ["2.16.0rc1", "2.16.0rc2", "2.16.0"]}.items():
+        chosen = wanted(found, known["torch"].rows, spec=spec, since="", with_candidates=False)
+        assert [str(one.version) for one in chosen] == versions
+
+
 def test_requirements_of_a_linux_host_only():
     text = """\
 Metadata-Version: 2.4
@@ -271,12 +289,18 @@ Requires-Dist: b>=2; python_version >= "3.12"
 Requires-Dist: b<4; python_version < "3.13"
 Requires-Dist: c @ https://example.org/c.whl
 Requires-Dist: d[cu13]>=1,=<2
+Requires-Dist: e<2.4,>=2
+Requires-Dist: e>=2,<2.4
 
 Requires-Dist: description>=1
 """
     found = read_metadata(text, "3.12")
     assert (found.name, found.version, found.requires_python) == ("x-y", "1", ">=3.11,<3.15")
-    assert {name: asked.spec for name, asked in found.asks.items()} == {"a": ">=1.5,!=1.7,<3", "b": ">=2,<4"}
+    assert {name: asked.spec for name, asked in found.asks.items()} == {
+        "a": ">=1.5,<3,!=1.7",
+        "b": ">=2,<4",
+        "e": ">=2,<2.4",
+    }
     assert [re.search(r"`(\w+)", problem).group(1) for problem in found.unread] == ["c", "d"]
 
 
@@ -333,6 +357,7 @@ CUDA = {
     "the runtime without a major": ("Requires-Dist: nvidia-cuda-runtime==13.0.48\n", "13.0"),
     "the major by name": ("Requires-Dist: nvidia-nccl-cu13==2.30.7\n", "13"),
     "the major by an extra": ("Requires-Dist: nvidia-cutlass-dsl[cu13]==4.8.0\n", "13"),
+    "the major of its torch": ("Requires-Dist: torch==2.10.0\n", "12"),
     "no exact toolkit": ("Requires-Dist: cuda-toolkit>=13\n", None),
     "two majors": ("Requires-Dist: nvidia-nccl-cu13==2\nRequires-Dist: nvidia-cublas-cu12==12\n", None),
     "none": ("Requires-Dist: numpy\n", None),
@@ -364,6 +389,34 @@ def test_a_requirement_that_comes_or_goes_is_told(known):
     assert draft.fields["requires"]["tensorrt"] == ">=11"
     assert any("no row of vllm named tensorrt before" in todo for todo in draft.todos)
     assert any("transformers" in todo and "is not named here" in todo for todo in draft.todos)
+
+
+def test_what_an_older_row_named_is_kept(known):
+    """flashinfer-cubin is in no row since vLLM 0.26; drafts lost it, as a comparison with all rows showed."""
+    draft, _ = drafted(known["vllm"], WHEEL, f"{HEAD}Requires-Dist: flashinfer-cubin==0.7.4\n")
+    assert draft.fields["requires"]["flashinfer-cubin"] == "==0.7.4"
+
+
+def test_the_variant_of_tensorrt(known):
+    parts = "".join(
+        f"Requires-Dist: tensorrt-cu13{part}<11.5,>=11.4\n" for part in ("", "-libs", "-bindings")
+    )
+    head = HEAD.replace("vllm", "torch-tensorrt").replace("0.34.0", "2.99.0")
+    wheel = "torch_tensorrt-2.99.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    draft, _ = drafted(known["torch-tensorrt"], wheel, head + parts)
+    wanted_sets = {"glibc": ">=2.28", "tensorrt": ">=11.4,<11.5", "tensorrt-variant": "cu13"}
+    assert draft.fields["requires"] == wanted_sets
+    assert draft.fields["interpreters"] == ["3.12"]
+
+
+def test_a_tag_that_its_wheels_had_outgrown(known):
+    """torch 2.3 to 2.6 are tagged manylinux1, glibc 2.5, and need 2.17."""
+    wheel = "vllm-0.34.0-cp38-abi3-manylinux1_x86_64.whl"
+    draft, _ = drafted(known["vllm"], wheel, HEAD)
+    assert "requires" not in draft.fields
+    assert any(todo.startswith("glibc: the wheel's name claims 2.5") for todo in draft.todos)
+    draft, _ = drafted(known["vllm"], wheel, f"{HEAD}Requires-Dist: torch==2.15.0\n")
+    assert (draft.fields["requires"]["glibc"], draft.fields["glibc_tag"]) == (">=2.28", "2.5")
 
 
 def test_a_pure_wheel_claims_no_glibc(known):
@@ -552,3 +605,18 @@ def test_an_interpreter_that_says_nothing_useful(run, tmp_path):
     mute.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'pip'\" >&2; exit 1\n")
     code, _, err = run("import", "vllm", "--python", mute)
     assert (code, "-m ensurepip" in err) == (3, True), err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the ownership rule is for root")
+def test_root_runs_nobody_elses_pip(run, tmp_path):
+    """pip below a folder that others can write: refused before it is imported."""
+    place = tmp_path / "pip"
+    place.mkdir()
+    place.chmod(0o777)
+    liar = tmp_path / "python"
+    liar.write_text(f'#!/bin/sh\n[ "$3" = where ] && echo \'{{"pip": "{place}"}}\' || touch {tmp_path}/run\n')
+    liar.chmod(0o755)
+    code, out, err = run("import", "vllm", "--python", liar)
+    assert (code, out) == (2, "")
+    assert f"another user can change: `{place}` is writable by group or others" in err
+    assert not (tmp_path / "run").exists()

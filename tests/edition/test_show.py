@@ -22,7 +22,7 @@ def show(capsys, monkeypatch):
     monkeypatch.delenv("MOPT_DATA", raising=False)
 
     def run(kind=None, query=None, *, as_json=False):
-        code = command.show(argparse.Namespace(kind=kind, query=query, json=as_json))
+        code = command.show(argparse.Namespace(kind=kind, query=query, json=as_json, overlay=[]))
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -170,7 +170,7 @@ def test_too_many_words_are_a_usage_error(capsys):
 
 
 def test_validate_counts_and_warns(capsys):
-    assert command.validate(argparse.Namespace(directory=str(ROOT / "matrices"), stats=True)) == 0
+    assert command.validate(argparse.Namespace(directory=str(ROOT / "matrices"), stats=True, overlay=[])) == 0
     out = capsys.readouterr().out
     assert "  releases: 290 rows, 2 derived, 4 unverified fields, 288 vendor\n" in out
     besides = int(

@@ -16,6 +16,7 @@ from doctor.evidence.foreign.gather import clean_path
 from doctor.evidence.foreign.listing import read_listing, time_of_report
 from doctor.evidence.foreign.sections import RULE, Keep, split
 from doctor.evidence.open import open_evidence
+from doctor.facts.read import read_host
 
 DATA = Path(__file__).parents[1] / "data" / "foreign"
 MISMATCH = (DATA / "mismatch-2023.log").read_bytes()
@@ -75,6 +76,21 @@ def test_the_report_is_dated_by_its_file_listings_not_by_its_localised_date():
 )
 def test_present_and_never_asked_differ(key: str, expected: str | None):
     assert status(read_foreign(MISMATCH), key) == expected
+
+
+def test_fabric_and_network_of_a_report():
+    log = "[INFO] Fabric Manager version 580.95.05 is running\n"
+    listing = (
+        "*** ls: -rw-r--r-- 1 root root 9 2026-03-02 18:05:09.000000000 +0800 /var/log/fabricmanager.log\n"
+    )
+    sections = f"\n*** /var/log/fabricmanager.log\n{listing}{log}".encode() + SEPARATOR
+    sections += b"\n/usr/sbin/ibstat\n\nCA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n" + SEPARATOR
+    start = MISMATCH.index(SEPARATOR) + len(SEPARATOR)
+    found = read_foreign(MISMATCH[:start] + sections + MISMATCH[start:])
+    assert found.file("/var/log/fabricmanager.log").text == log
+    host = read_host(found)
+    assert str(host.fabric.manager_version.value) == "580.95.05"
+    assert [(p.device, p.state) for p in host.network.ports.value] == [("mlx5_0", "ACTIVE")]
 
 
 def test_absences_differ():

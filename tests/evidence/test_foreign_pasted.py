@@ -70,6 +70,11 @@ def test_one_tool_alone(path: Path, key: str):
         ("[Mon Mar  2 11:00:00 2026] NVRM: loading NVIDIA UNIX\n", "command:dmesg"),
         ("2026-03-02T11:00:00.1+01:00 box kernel: NVRM: loading\n", "command:journalctl-k-b-0"),
         ("3月 02 11:00:00 box kernel: NVRM: loading\n", "command:journalctl-k-b-0"),
+        ("[Mar 2 11:00] NVRM: loading\n[  +0.000005] nvidia 0000:41:00.0: x\n", "command:dmesg"),
+        ("[Mar02 11:00] NVRM: loading\n", "command:dmesg"),
+        ("[   12.500000 <    0.000004>] NVRM: loading\n", "command:dmesg"),
+        ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0\n", "command:dmesg"),
+        ("GPU 0: NVIDIA H100 (UUID: GPU-5d1b)\n  MIG 1g.10gb     Device  0: (UUID: MIG-0f3c)\n", "command:nvidia-smi-L"),
         (
             "filename:       /lib/modules/6.8.0/updates/dkms/nvidia.ko\nversion:        580.95.05\n",
             "command:modinfo-_lib_modules_6.8.0_updates_dkms_nvidia.ko",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from doctor.core.host import Absent, KernelMessage, Known
 from doctor.facts.bootlogs import merge, read_logs
-from doctor.facts.messages import count_xids, read_messages
+from doctor.facts.messages import count_sxids, count_xids, read_messages
 from tests.facts.evidence import evidence
 
 XID = "NVRM: Xid (PCI:0000:04:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -343,3 +343,59 @@ def test_the_name_of_a_program_is_no_message(head, stamp):
     log = f"{first}\n{head}\n{forged}[77]: segfault at 0 ip 0 sp 0 error 4\n{first}\n"
     assert [m for m in read_messages(log) if m.kind in ("xid", "fallen_off_bus")] == []
     assert count_xids(read_messages(log)) == ()
+
+
+# --- stamps of `dmesg -d` and `dmesg -H`
+
+
+RELATIVE = [
+    pytest.param("[Nov30 19:40] ", "[  +0.000005] ", None, id="-H"),
+    pytest.param("[<    0.000000>] ", "[<    0.000005>] ", None, id="-d -T"),
+    pytest.param("[  100.500000 <    0.000004>] ", "[  100.500005 <    0.000005>] ", 100.5, id="-d"),
+    pytest.param("kern  :err   : [Nov30 19:40] ", "kern  :err   : [  +0.000005] ", None, id="-H -x"),
+]
+
+
+@pytest.mark.parametrize(("first", "next_one", "seconds"), RELATIVE)
+def test_steps_instead_of_stamps(first, next_one, seconds):
+    lines = [f"{first}{MISMATCH[0]}", *(f"{next_one}{line}" for line in MISMATCH[1:]), f"{next_one}{XID}"]
+    messages = read_messages("\n".join(lines))
+    assert [(m.kind, m.text) for m in messages] == [("api_mismatch", JOINED), ("xid", XID)]
+    assert messages[0].seconds == seconds
+
+
+def test_the_first_report_of_an_xid_keeps_its_time():
+    (xid,) = count_xids(read_messages(f"[  7.25] {XID}\n[  9.5] {XID}\n"))
+    assert (xid.count, xid.first_seconds) == (2, 7.25)
+    (xid,) = count_xids(read_messages(f"{XID}\n"))
+    assert xid.first_seconds is None
+
+
+# --- NVSwitch
+
+
+def test_sxids_count_by_code_switch_and_severity():
+    switch = "nvidia-nvswitch0: SXid (PCI:0000:C1:00.0)"
+    lines = [
+        f"{switch}: 20034, Fatal, Link 30 LTSSM Fault Up",
+        f"{switch}: 20034, Severity 1 Engine instance 30 Sub-engine instance 00",
+        f"{switch}: 20034, Data {{0x50610002, 0x10100030, 0x00000000}}",
+        f"{switch}: 20034, Fatal, Link 31 LTSSM Fault Up",
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress PRIV error (First)",
+        "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 99999, a form of tomorrow",
+    ]
+    messages = read_messages("".join(f"[ {n}.0] {line}\n" for n, line in enumerate(lines)))
+    assert {m.kind for m in messages} == {"sxid"}
+    assert [(x.code, x.switch, x.is_fatal, x.count) for x in count_sxids(messages)] == [
+        (20034, "0000:c1:00.0", True, 2),
+        (12028, "0000:05:00.0", False, 1),
+        (99999, "0000:05:00.0", None, 1),
+    ]
+    assert count_sxids(messages)[0].first_text == lines[0]
+    assert count_xids(messages) == ()
+
+
+def test_a_boot_has_its_sxids():
+    line = "[ 5.0] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+    (log,) = read_logs(evidence(commands={("dmesg",): (0, f"{BOOT}{line}\n")})).value
+    assert [(x.code, x.is_fatal) for x in log.sxids] == [(20034, True)]

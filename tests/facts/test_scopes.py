@@ -170,13 +170,24 @@ LD_LIBRARY_PATH=/opt/venv/lib/python3.12/site-packages/cv2/../../lib64:/usr/loca
 
 def test_everything_the_text_says_of_the_environment() -> None:
     inside = known(read_environment(told(VLLM)))
-    said = msgspec.structs.asdict(inside)
+    said = {name: getattr(inside, name) for name in Environment.__struct_fields__ if getattr(inside, name)}
     assert {name: str(said.pop(name)) for name in ("python", "glibc", "torch_cuda")} == {
         "python": "3.12.11",
         "glibc": "2.35",
         "torch_cuda": "12.8",
     }
+    assert said.pop("packages") == {
+        "numpy": "2.2.6",
+        "nvidia-cublas-cu12": "12.8.4.1",
+        "nvidia-cudnn-cu12": "9.10.2.21",
+        "nvidia-nccl-cu12": "2.27.5",
+        "tensorrt": "10.13.3.9",
+        "tensorrt-llm": "1.2.1",
+        "torch": "2.9.0",
+    }
     assert said == {
+        "is_meant": True,
+        "torch_build": "cuda",
         "torch": "2.9.0+cu128",
         "vllm": "0.11.1",
         "tensorrt": "10.13.3.9",
@@ -211,7 +222,7 @@ def test_what_the_script_could_not_tell_is_not_told() -> None:
     assert (inside.is_cuda_available, inside.torch_cuda) == (None, None)
     assert inside.torch == "1.0.0", "the list of packages still names it"
     bare = known(read_environment(told("PyTorch version: N/A\nIs CUDA available: False\n")))
-    assert bare == Environment(is_cuda_available=False)
+    assert bare == Environment(is_cuda_available=False, is_meant=True)
     assert read_environment(evidence()).reason == "not_collected"
     assert len(read_scopes(evidence(absent={"command:collect-env": "error"}))) == 1
 

@@ -269,3 +269,28 @@ def test_a_torch_without_cuda_leaves_cuda_open_if_it_was_built_for_it(
     assert isinstance(probe, Absent)
     assert probe.reason == reason
     assert ("too old" in probe.detail) == bool(rest and reason == "failed")
+
+
+# --- nvidia-smi -L ----------------------------------------------------------------------------------
+
+LIST = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-5d1b7a6c-1111-2222-3333-444455556666)
+  MIG 1g.10gb     Device  0: (UUID: MIG-0f3c)
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-5d1b7a6c-1111-2222-3333-444455556667)
+"""
+
+
+def test_the_list_names_gpus_and_says_nothing_of_where_they_sit():
+    report = of_table(LIST)
+    assert [(g.index, g.pci_address, g.name, g.mig_mode) for g in report.gpus] == [
+        (0, "", "NVIDIA H100 80GB HBM3", True),
+        (1, "", "NVIDIA H100 80GB HBM3", None),
+    ]
+    assert report.gpus[1].uuid == "GPU-5d1b7a6c-1111-2222-3333-444455556667"
+    assert (report.error, report.is_complete, report.driver_version) == ("", False, None)
+
+
+def test_beside_the_list_any_other_listing_tells_more():
+    found = pasted(f"$ nvidia-smi -L\n{LIST}\n$ nvidia-smi\n{table(FINE)}")
+    assert isinstance(found, Known)
+    assert [g.pci_address for g in found.value.gpus] == ["0000:01:00.0"]

@@ -13,7 +13,7 @@ STEERING = "x\u202e\u009b2J\u2066\ufeff"
 
 def test_a_query_of_matrix_show(capsys, monkeypatch):
     monkeypatch.delenv("MOPT_DATA", raising=False)
-    matrix.show(argparse.Namespace(kind="vllm", query=STEERING, json=True))
+    matrix.show(argparse.Namespace(kind="vllm", query=STEERING, json=True, overlay=[]))
     out = capsys.readouterr().out
     assert json.loads(out)["query"] == STEERING
     assert not UNSAFE.search(out)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from doctor.core.check import Case
+from collections.abc import Callable
+
+from doctor.core.check import Case, fact_at
 from doctor.core.claims.bus import no_gpu_on_bus, vfio_bound_all
 from doctor.core.claims.modules import module_loaded
+from doctor.core.host import Absent
 from doctor.core.views import gpu_is_likely, on_jetson, report
 
 _JETPACK = "on Jetson kernel and driver come with JetPack"
 
-__all__ = ["answering", "not_jetson", "not_wsl", "on_gpu_host", "on_own_kernel", "with_module"]
+__all__ = [
+    "answering",
+    "asked",
+    "inside_container",
+    "not_jetson",
+    "not_wsl",
+    "on_gpu_host",
+    "on_own_kernel",
+    "outside_containers",
+    "with_module",
+]
 
 
 def on_gpu_host(case: Case) -> str:
@@ -51,3 +64,30 @@ def answering(case: Case) -> str:
     """Skip where neither NVML nor nvidia-smi lists a GPU: another finding says so."""
     answered = report(case)
     return "" if answered is None or answered.gpus else "the driver lists no GPU"
+
+
+def outside_containers(case: Case) -> str:
+    """Skip inside a container, whose engine and kernel settings are the host's."""
+    return "inside a container this is the host's" if case.virtualisation == "container" else ""
+
+
+def inside_container(case: Case) -> str:
+    """Skip outside of containers."""
+    if case.virtualisation == "container":
+        return ""
+    return (
+        "it is about the inside of a container"
+        if case.virtualisation
+        else "whether this is a container is not known"
+    )
+
+
+def asked(path: str, words: str) -> Callable[[Case], str]:
+    """Skip where evidence never asked for a fact: foreign reports and older bundles hold no such thing."""
+
+    def applies(case: Case) -> str:
+        fact = fact_at(case.host, path)
+        is_unasked = isinstance(fact, Absent) and fact.reason == "not_collected"
+        return f"{words}: not asked in this evidence" if is_unasked else ""
+
+    return applies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import on_gpu_host
+from doctor.core.checks.applies import asked, on_gpu_host
 from doctor.core.claims.fabric import (
     fabric_kind,
     fabric_manager_differs,
@@ -214,7 +214,7 @@ def not_needed(case: Case) -> Iterator[Outcome]:
         yield passed(f"`{unit.name}` is {unit.active}", why=why if unit.active == "failed" else ())
 
 
-@check("fabric.imex", "IMEX ready", applies=(on_gpu_host,))
+@check("fabric.imex", "IMEX ready", applies=(on_gpu_host, asked("fabric.imex_channels", "IMEX channels")))
 def imex(case: Case) -> Iterator[Outcome]:
     """Memory over NVLink between hosts needs a channel node and the service; nothing else does."""
     unit = next((u for u in known(case.host.system.units) or () if u.name.startswith("nvidia-imex")), None)

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host, on_own_kernel
 from doctor.core.claims.listed import HANDED_OVER, REFUSALS, is_beside
-from doctor.core.claims.modules import dkms_registered, module_loaded, secure_boot_enabled, signature_blocks
+from doctor.core.claims.modules import (
+    dkms_registered,
+    modprobe_missed,
+    module_loaded,
+    secure_boot_enabled,
+    signature_blocks,
+)
 from doctor.core.claims.modules import module_on_disk as on_disk
 from doctor.core.claims.running import some_gpu_down
 from doctor.core.host import KernelMessage, Known, known
@@ -36,6 +42,8 @@ def module_on_disk(case: Case) -> Iterator[Outcome]:
         yield passed(f"`{found.path}`{version}", wanted=wanted)
     elif module_loaded(case).holds:
         yield passed("no file was found, and the module is loaded", wanted=wanted)
+    elif missed := modprobe_missed(case):
+        yield failed(missed, wanted=wanted)
     elif release is None:
         yield unknown("the release of the running kernel was not read", wanted=wanted)
     elif module_loaded(case).holds is None:

@@ -38,7 +38,8 @@ def _of_gpu(case: Case, burst: Burst) -> Iterator[Outcome]:
     subject = burst.gpu or "a GPU"
     for event in burst.events:
         if event.row is None and event.is_open:
-            text = f"Xid {event.code} is not in matrix {case.matrix.edition.name}: newer than it, or not recorded"
+            edition = case.matrix.edition.name
+            text = f"Xid {event.code} is not in matrix {edition}: newer than it, or not recorded"
             yield unknown(text, subject=f"{subject} Xid {event.code}", wanted=_NONE, why=(event.text,))
     if others := is_others(case, burst.gpu):
         yield passed(_listed(burst.events), subject=subject, why=(others,))

@@ -20,8 +20,32 @@ from doctor.core.claims.bus import (
     nvswitch_present,
     vfio_bound_all,
 )
+from doctor.core.claims.cdi import cdi_stale, cdi_unseen
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, clock_limit, gpu_flag, said
+from doctor.core.claims.container import (
+    containers_lack_gpu,
+    docker_is_snap,
+    double_managed,
+    engine_config_faulty,
+    linux_driver_in_wsl,
+    no_cgroups_rootful,
+    no_cgroups_seen,
+    pods_get_runc,
+    reload_loss_open,
+    reload_loss_seen,
+    rootless_closed,
+    selinux_enforces,
+    selinux_refusal_seen,
+    shm_small,
+    toolkit_mode_unfit,
+    toolkit_named,
+    toolkit_parts_differ,
+    vgpu_refused,
+)
+from doctor.core.claims.engine import ENGINE_CLAIMS
+from doctor.core.claims.events import gpu_hung, known_bug_shows, nvlink_fatal, power_unsound
 from doctor.core.claims.fabric import (
+    fabric_in_question,
     fabric_manager_differs,
     fabric_manager_down,
     fabric_of_provider,
@@ -54,6 +78,7 @@ from doctor.core.claims.modules import (
     signature_rejected,
     symbol_missing,
 )
+from doctor.core.claims.network import acs_redirects, memlock_low, peermem_missing, port_down
 from doctor.core.claims.running import (
     cuinit_is,
     cuinit_works,
@@ -78,6 +103,15 @@ from doctor.core.claims.running import (
     userspace_missing,
     uvm_loaded,
     uvm_not_ready,
+)
+from doctor.core.claims.setup import (
+    clocks_stuck,
+    compute_prohibited,
+    entries_conflict,
+    headers_wrong,
+    key_missing,
+    laptop_power_off,
+    repositories_mixed,
 )
 from doctor.core.claims.stack import (
     disk_matches_loaded,
@@ -177,8 +211,44 @@ CLAIMS: dict[str, Claim] = {
     "driver_in_container": driver_in_container,
     "jetson": jetson,
     "nodes_closed": nodes_closed,
+    "gpu_hung": gpu_hung,
+    "nvlink_fatal": nvlink_fatal,
+    "known_bug_shows": known_bug_shows,
+    "power_unsound": power_unsound,
+    "laptop_power_off": laptop_power_off,
+    "compute_prohibited": compute_prohibited,
+    "clocks_stuck": clocks_stuck,
+    "headers_wrong": headers_wrong,
+    "repositories_mixed": repositories_mixed,
+    "entries_conflict": entries_conflict,
+    "key_missing": key_missing,
     "mig_without_instance": mig_without_instance,
     "fabric_not_up": fabric_not_up,
+    "containers_lack_gpu": containers_lack_gpu,
+    "docker_is_snap": docker_is_snap,
+    "double_managed": double_managed,
+    "engine_config_faulty": engine_config_faulty,
+    "linux_driver_in_wsl": linux_driver_in_wsl,
+    "no_cgroups_rootful": no_cgroups_rootful,
+    "no_cgroups_seen": no_cgroups_seen,
+    "pods_get_runc": pods_get_runc,
+    "reload_loss_open": reload_loss_open,
+    "reload_loss_seen": reload_loss_seen,
+    "rootless_closed": rootless_closed,
+    "selinux_enforces": selinux_enforces,
+    "selinux_refusal_seen": selinux_refusal_seen,
+    "shm_small": shm_small,
+    "toolkit_mode_unfit": toolkit_mode_unfit,
+    "toolkit_named": toolkit_named,
+    "toolkit_parts_differ": toolkit_parts_differ,
+    "vgpu_refused": vgpu_refused,
+    "cdi_stale": cdi_stale,
+    "cdi_unseen": cdi_unseen,
+    "acs_redirects": acs_redirects,
+    "memlock_low": memlock_low,
+    "peermem_missing": peermem_missing,
+    "port_down": port_down,
+    "fabric_in_question": fabric_in_question,
     "fabric_waits": fabric_waits,
     "fabric_manager_down": fabric_manager_down,
     "fabric_manager_differs": fabric_manager_differs,
@@ -188,6 +258,7 @@ CLAIMS: dict[str, Claim] = {
     "goal_unmet": goal_unmet,
     "goal_conflict": goal_conflict,
     "site_rule_broken": site_rule_broken,
+    **ENGINE_CLAIMS,
 }
 
 

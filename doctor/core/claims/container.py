@@ -1,4 +1,4 @@
-"""Claims about whether containers get their GPUs: engines, NVIDIA Container Toolkit, CDI, SELinux, vGPU guests.
+"""Claims about whether containers get their GPUs: engines, NVIDIA Container Toolkit, SELinux, vGPU guests.
 
 A cause that shows on the host as a setting, and in a container as an error, has two claims: what is seen at
 either side, and what only the host can settle. In a container the second stays untold.
@@ -7,68 +7,47 @@ either side, and what only the host can settle. In a container the second stays 
 from __future__ import annotations
 
 from doctor.core.check import Case
+from doctor.core.claims.cdi import cdi_specs, engine, kubernetes, operator_manages, toolkit_present
 from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
 from doctor.core.claims.modules import module_loaded
-from doctor.core.claims.running import not_injected, nvml_answers, on_wsl
+from doctor.core.claims.running import not_injected, on_wsl
 from doctor.core.host import Known, is_not_there, known
-from doctor.core.host_container import CdiSpec, ContainerEngine, Kubernetes
+from doctor.core.host_container import ContainerEngine
+from doctor.core.rows.relation import Advisory
 from doctor.core.sets import VersionSet
-from doctor.core.versions import Dotted
-from doctor.core.views import DRIVER_PACKAGE, is_stub, log_is_whole, messages, report, same_version, xid_counts
+from doctor.core.versions import Dotted, Pep440
+from doctor.core.views import DRIVER_PACKAGE, is_stub, log_is_whole, on_jetson, report, xid_counts
 
 __all__ = [
-    "cdi_specs",
-    "cdi_stale",
-    "cdi_unseen",
     "containers_lack_gpu",
     "docker_is_snap",
     "double_managed",
-    "driver_of_containers",
-    "engine",
+    "engine_config_faulty",
     "is_wired",
-    "kubernetes",
     "linux_driver_in_wsl",
     "no_cgroups_rootful",
     "no_cgroups_seen",
     "node_engine",
-    "operator_manages",
     "pods_get_runc",
     "reload_loss_open",
     "reload_loss_seen",
+    "rootless_closed",
     "selinux_enforces",
     "selinux_refusal_seen",
     "shm_small",
     "shm_total_bytes",
-    "stale_words",
-    "toolkit_present",
-    "unseen_words",
-    "vgpu_driver_unfit",
+    "toolkit_bulletins",
+    "toolkit_mode_unfit",
+    "toolkit_named",
+    "toolkit_packages",
+    "toolkit_parts_differ",
     "vgpu_refused",
 ]
 
 #: Engines that Kubernetes itself starts pods with.
 _OF_KUBERNETES = ("k3s", "rke2", "crio", "containerd")
-#: The matrix's names of engines, where they differ.
-_COMPONENTS = {"crio": "cri-o"}
 #: Docker gives a container 64 MiB; NCCL takes some MiB for each pair of GPUs, and torch's loaders more.
 _SHM_BYTES = 1024**3
-
-
-def engine(case: Case, name: str) -> ContainerEngine | None:
-    """The engine of that name; None when it is not there or nobody looked."""
-    return next((e for e in known(case.host.containers.engines) or () if e.name == name), None)
-
-
-def kubernetes(case: Case) -> Kubernetes | None:
-    """What shows of a Kubernetes node; None where there is none, or nobody looked."""
-    node = known(case.host.containers.kubernetes)
-    return node if node is not None and (node.distribution or node.has_nvidia_operator) else None
-
-
-def operator_manages(case: Case) -> bool:
-    """Whether the GPU Operator brings toolkit and configuration here, in containers of its own."""
-    node = known(case.host.containers.kubernetes)
-    return bool(node and node.has_nvidia_operator) or isinstance(case.host.driver.container_root, Known)
 
 
 def node_engine(case: Case) -> ContainerEngine | None:
@@ -76,28 +55,6 @@ def node_engine(case: Case) -> ContainerEngine | None:
     if kubernetes(case) is None:
         return None
     return next((e for name in _OF_KUBERNETES if (e := engine(case, name))), None)
-
-
-def toolkit_present(case: Case) -> bool | None:
-    """Whether the NVIDIA Container Toolkit is on this host; None when that was not read."""
-    version, hook = case.host.containers.toolkit_version, known(case.host.containers.runtime_hook_present)
-    if isinstance(version, Known) or hook:
-        return True
-    return False if is_not_there(version) or hook is False else None
-
-
-def cdi_specs(case: Case) -> tuple[CdiSpec, ...] | None:
-    """The CDI specifications for NVIDIA's GPUs; None when nobody looked for any."""
-    fact = case.host.containers.cdi_specs
-    if is_not_there(fact):
-        return ()
-    specs = known(fact)
-    return None if specs is None else tuple(s for s in specs if _is_of_gpus(s))
-
-
-def _is_of_gpus(spec: CdiSpec) -> bool:
-    """By its kind; by its name where it could not be read."""
-    return spec.kind == "nvidia.com/gpu" or (not spec.kind and "nvidia" in spec.path.rpartition("/")[2])
 
 
 def is_wired(case: Case, one: ContainerEngine) -> bool | None:
@@ -112,7 +69,7 @@ def is_wired(case: Case, one: ContainerEngine) -> bool | None:
 
 
 def containers_lack_gpu(case: Case) -> Claimed:
-    """This container was given no GPU; or on a host: no engine here can give a container one."""
+    """A container was given no GPU; or on a host: no engine here can give a container one."""
     if case.virtualisation == "container":
         module, missing = module_loaded(case), not_injected(case)
         if module.holds is False or missing.holds is False:
@@ -204,7 +161,9 @@ def _gives_by_cdi(case: Case, name: str) -> bool:
 
 def _makes_cdi_itself(case: Case, version: Dotted) -> bool:
     """From the release on whose row says so (jit-cdi), mode `auto` takes CDI."""
-    rows = [t for t in case.matrix.edition.tools if t.component == "container-toolkit" and "jit-cdi" in t.changes]
+    rows = [
+        t for t in case.matrix.edition.tools if t.component == "container-toolkit" and "jit-cdi" in t.changes
+    ]
     return bool(rows) and version >= min(row.version for row in rows)
 
 
@@ -216,72 +175,6 @@ def reload_loss_open(case: Case) -> Claimed:
     if links is None:
         return UNTOLD
     return either(not links, "`/dev/char` has no links to the NVIDIA nodes")
-
-
-def driver_of_containers(case: Case) -> Dotted | None:
-    """The driver whose libraries a specification has to name: what is on disk, else what is loaded."""
-    return known(case.host.driver.userspace_version) or known(case.host.driver.kernel_version)
-
-
-def stale_words(case: Case, spec: CdiSpec) -> str:
-    """Why a specification belongs to another driver; empty when nothing says so."""
-    driver = driver_of_containers(case)
-    if driver is not None and spec.driver_versions:
-        named = [Dotted(text) for text in spec.driver_versions]
-        if not any(same_version(version, driver) for version in named):
-            return f"`{spec.path}` names driver {', '.join(spec.driver_versions)}, installed is {driver}"
-    gone = [path for path in spec.missing_paths or () if "nvidia" in path or "libcuda" in path]
-    return f"`{spec.path}` names `{gone[0]}`, which is not there" if gone else ""
-
-
-def cdi_stale(case: Case) -> Claimed:
-    """A CDI specification names what an earlier driver brought."""
-    specs = cdi_specs(case)
-    if specs is None:
-        return UNTOLD
-    words = [text for spec in specs if (text := stale_words(case, spec))]
-    if words:
-        return yes(words[0])
-    is_told = all(s.missing_paths is not None or (s.driver_versions and driver_of_containers(case)) for s in specs)
-    return no() if is_told else UNTOLD
-
-
-def unseen_words(case: Case, one: ContainerEngine, spec: CdiSpec) -> str:
-    """Why an engine cannot use a specification; empty when nothing says so."""
-    folder = spec.path.rpartition("/")[0]
-    folders = {_plain(path) for path in one.cdi_dirs or ()}
-    if folders and _plain(folder) not in folders:
-        return f"`{one.name}` reads {', '.join(sorted(folders))}, and `{spec.path}` lies elsewhere"
-    component = _COMPONENTS.get(one.name, one.name)
-    for row in case.matrix.edition.relations:
-        floor = row.requires.get(component)
-        if row.id == f"cdi-spec-{spec.cdi_version}-{component}" and floor and one.version is not None:
-            if one.version not in VersionSet(floor, "dotted"):
-                return f"`{one.name}` {one.version} does not read CDI {spec.cdi_version} (it needs {floor})"
-    return ""
-
-
-def _plain(path: str) -> str:
-    """`/var/run` is a link to `/run`."""
-    return path.rstrip("/").replace("/var/run/", "/run/")
-
-
-def cdi_unseen(case: Case) -> Claimed:
-    """An engine that gives GPUs by CDI has no specification that it can use."""
-    specs, engines = cdi_specs(case), known(case.host.containers.engines)
-    if specs is None or engines is None:
-        return UNTOLD
-    readers = [e for e in engines if e.name == "podman" or e.cdi_enabled]
-    if not specs:
-        is_wanted = any(not any(n.startswith("nvidia") for n in e.runtimes or ()) for e in readers)
-        is_alone = is_wanted and toolkit_present(case) and not operator_manages(case)
-        return either(bool(is_alone), "no CDI specification for the GPUs is on this host")
-    words = [[unseen_words(case, e, s) for s in specs] for e in readers]
-    blocked = [row[0] for row in words if row and all(row)]
-    if blocked:
-        return yes(blocked[0])
-    faulty = [s for s in specs if s.fault]
-    return either(len(faulty) == len(specs), f"`{specs[0].path}`: {specs[0].fault}")
 
 
 def selinux_refusal_seen(case: Case) -> Claimed:
@@ -305,7 +198,7 @@ def selinux_enforces(case: Case) -> Claimed:
 
 
 def pods_get_runc(case: Case) -> Claimed:
-    """Kubernetes starts pods here with a runtime that injects no driver, and no device plugin has registered."""
+    """Kubernetes starts pods with a runtime that injects no driver, and no device plugin has registered."""
     node, one = kubernetes(case), node_engine(case)
     if node is None or operator_manages(case):
         return UNTOLD if node is None and not isinstance(case.host.containers.kubernetes, Known) else no()
@@ -316,7 +209,9 @@ def pods_get_runc(case: Case) -> Claimed:
     if one.default_runtime is None or one.cdi_enabled is None or node.has_device_plugin_socket is None:
         return UNTOLD
     is_plain = not one.default_runtime.startswith("nvidia") and not (one.cdi_enabled and cdi_specs(case))
-    words = f"the default runtime of `{one.name}` is `{one.default_runtime}`, and no device plugin has registered"
+    words = (
+        f"the default runtime of `{one.name}` is `{one.default_runtime}`, and no device plugin has registered"
+    )
     return either(is_plain and not node.has_device_plugin_socket, words)
 
 
@@ -330,7 +225,9 @@ def linux_driver_in_wsl(case: Case) -> Claimed:
     if found:
         return yes(f"driver packages of Linux are installed in WSL2: {', '.join(found[:3])}")
     libraries = known(case.host.driver.libraries) or ()
-    strays = [x.path for x in libraries if not (x.is_compat or is_stub(x) or x.path.startswith("/usr/lib/wsl/"))]
+    strays = [
+        x.path for x in libraries if not (x.is_compat or is_stub(x) or x.path.startswith("/usr/lib/wsl/"))
+    ]
     if strays:
         return yes(f"`{strays[0]}` is a driver library of Linux, in WSL2")
     return no() if packages and isinstance(case.host.driver.libraries, Known) else UNTOLD
@@ -370,23 +267,79 @@ def vgpu_refused(case: Case) -> Claimed:
     refusals = xid_counts(case, 78)
     if refusals:
         return yes(f"the kernel reports Xid 78 for {next(iter(refusals))[1] or 'a GPU'} in this boot")
-    said = next((m for m in messages(case, "other", "init_failed") if "Guest driver is incompatible" in m.text), None)
-    if said:
-        return yes(f"kernel: {said.text}")
     return no() if log_is_whole(case) else UNTOLD
 
 
-def vgpu_driver_unfit(case: Case) -> Claimed:
-    """A vGPU is here, the driver lists no GPU, and its packages are those for whole cards."""
-    place, packages = known(case.host.system.virtualisation), known(case.host.packages)
-    if place is not None and place.vgpu_guest is False:
+def engine_config_faulty(case: Case) -> Claimed:
+    """The configuration of an engine cannot be read as what it should be."""
+    engines = known(case.host.containers.engines)
+    if engines is None:
+        return UNTOLD
+    faulty = next((e for e in engines if e.config_fault), None)
+    return yes(f"`{faulty.config_path}`: {faulty.config_fault}") if faulty else no()
+
+
+def toolkit_mode_unfit(case: Case) -> Claimed:
+    """The toolkit's configuration cannot be read, or sets a mode that does not work on this host."""
+    fact = case.host.containers.toolkit_config
+    config = known(fact)
+    if config is None:
+        return no() if is_not_there(fact) else UNTOLD
+    if config.fault:
+        return yes(f"`{config.path}`: {config.fault}")
+    if config.mode == "csv":
+        return either(not on_jetson(case), f"`{config.path}` sets mode `csv`, and this is no Jetson")
+    if config.mode != "cdi":
         return no()
-    answers, module = nvml_answers(case), module_loaded(case)
-    if place is None or place.vgpu_guest is None or answers.holds is None or module.holds is None:
+    specs = cdi_specs(case)
+    return UNTOLD if specs is None else either(not specs, "mode `cdi` is set, and there is no specification")
+
+
+def rootless_closed(case: Case) -> Claimed:
+    """A rootless Docker would have to write device rules, which it may not."""
+    if not isinstance(case.host.containers.engines, Known):
         return UNTOLD
-    names = [p.name for p in packages.installed] if packages else []
-    if packages is None:
+    docker, config = engine(case, "docker"), known(case.host.containers.toolkit_config)
+    if docker is None or docker.is_rootless is False or (docker.cdi_enabled and cdi_specs(case)):
+        return no()
+    if docker.is_rootless is None or config is None or config.no_cgroups is None:
         return UNTOLD
-    plain = [name for name in names if DRIVER_PACKAGE.match(name)]
-    is_unfit = not answers.holds and bool(module.holds) and bool(plain) and not any("grid" in n for n in names)
-    return either(is_unfit, f"this is a vGPU guest, its driver package is `{plain[0] if plain else ''}`")
+    return either(not config.no_cgroups, "Docker is rootless, and `no-cgroups = false`")
+
+
+def toolkit_packages(case: Case) -> dict[str, str]:
+    """The packages of the toolkit -> their version, without epoch and revision."""
+    packages = known(case.host.packages)
+    return {
+        p.name: p.version.rpartition(":")[2].partition("-")[0].partition("~")[0]
+        for p in (packages.installed if packages else ())
+        if p.name.startswith(("nvidia-container-toolkit", "libnvidia-container"))
+    }
+
+
+def toolkit_parts_differ(case: Case) -> Claimed:
+    """Packages of the toolkit, which are made together, have different versions."""
+    if known(case.host.packages) is None:
+        return UNTOLD
+    found = toolkit_packages(case)
+    words = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+    return either(len(set(found.values())) > 1, words)
+
+
+def toolkit_bulletins(case: Case) -> list[Advisory]:
+    """The security bulletins that name this host's release of the toolkit, oldest first."""
+    version = known(case.host.containers.toolkit_version)
+    rows = [a for a in case.matrix.edition.advisories if a.component == "container-toolkit" and a.affected]
+    if version is None:
+        return []
+    release = Pep440(".".join(map(str, version.parts)))
+    return [a for a in rows if release in VersionSet(a.affected, "pep440")]
+
+
+def toolkit_named(case: Case) -> Claimed:
+    """A security bulletin names this release of the toolkit."""
+    version = case.host.containers.toolkit_version
+    if not isinstance(version, Known):
+        return no() if is_not_there(version) else UNTOLD
+    hits = toolkit_bulletins(case)
+    return either(bool(hits), f"bulletin {hits[-1].bulletin} names toolkit {version.value}" if hits else "")

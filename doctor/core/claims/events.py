@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.core.check import Case
 from doctor.core.claims.bus import gpu_fallen
-from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, no, yes
+from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, clock_limit, no, yes
 from doctor.core.claims.listed import HANDED_OVER
 from doctor.core.host import Sxid, known
 from doctor.core.rows.xid import DriverBug
@@ -87,13 +87,12 @@ def known_bug_shows(case: Case) -> Claimed:
             str(r.fixed_in) for r in bug.ranges if r.fixed_in and driver and r.branch == driver.major
         )
         return yes(f"driver {driver}: {bug.title}, mended in {fixed or 'a later branch'}; {sign}")
-    is_open_question = driver is None and any(
-        event.code in bug.xids
-        for bug in case.matrix.edition.driver_bugs
-        for burst in bursts(case)
-        for event in burst.events
-    )
-    return UNTOLD if is_open_question else no()
+    bugs = case.matrix.driver_bugs(driver) if driver else case.matrix.edition.driver_bugs
+    signs = {code for bug in bugs for code in bug.xids}
+    was_logged = any(event.code in signs for burst in bursts(case) for event in burst.events)
+    if driver is None and was_logged:
+        return UNTOLD
+    return no() if not signs or log_is_whole(case) or was_logged else UNTOLD
 
 
 #: Receiver and other link errors of a card whose supply or seat is unsound; a few are usual at any start.
@@ -132,3 +131,12 @@ def _all_at_once(case: Case, fallen: set[str]) -> str:
     if len(times) < len(fallen) or max(times) - min(times) > _TOGETHER_S:
         return ""
     return f"all {len(fallen)} GPUs were lost within {max(times) - min(times):.1f} s of each other"
+
+
+def power_unsound(case: Case) -> Claimed:
+    """The power brake is asserted now, or a card was lost with signs of its supply."""
+    brake, lost = (
+        clock_limit("hw_power_brake_slowdown", "the power brake is asserted")(case),
+        power_suspected(case),
+    )
+    return lost if lost.holds else brake

@@ -15,6 +15,7 @@ from doctor.core.views import loaded, on_jetson, report, same_version
 __all__ = [
     "NVLINK5_MODULES",
     "FabricKind",
+    "fabric_in_question",
     "fabric_kind",
     "fabric_manager_differs",
     "fabric_manager_down",
@@ -69,7 +70,7 @@ def _kind(case: Case) -> FabricKind | None:
 
 
 def _kind_of_nvlink5(case: Case) -> FabricKind | None:
-    """Its switches are no functions of the vendor on the bus: in a guest other facts must tell whose they are."""
+    """Its switches are not on the PCI bus: in a guest other facts must tell whose they are."""
     if case.virtualisation != "vm":
         return "nvlink5"
     if len(case.host.gpus_on_bus) < _BOARD:
@@ -95,7 +96,7 @@ def unready_states(case: Case) -> tuple[tuple[str, str], ...]:
 
 
 def fabric_waits(case: Case) -> Claimed:
-    """CUDA cannot start because the fabric is not up: its error 802, or a GPU's own state while CUDA fails."""
+    """CUDA cannot start because the fabric is not up: its error 802, or a GPU's state while CUDA fails."""
     refused, works = cuinit_is(802)(case), cuinit_works(case)
     if refused.holds or works.holds:
         return yes(refused.because) if refused.holds else no()
@@ -106,14 +107,18 @@ def fabric_waits(case: Case) -> Claimed:
 
 
 def fabric_manager_down(case: Case) -> Claimed:
-    """This host's GPUs need Fabric Manager, and it does not run."""
+    """The GPUs of this host need Fabric Manager, and it does not run."""
     kind, unit = fabric_kind(case), manager_unit(case)
     if kind not in (None, "switch", "nvlink5"):
         return no()
     if unit is not None and unit.active == "active":
         return no()
     # A driver container runs its own, out of systemd's sight; one that is starting will tell in a minute.
-    if kind is None or (_is_gone(unit) and _may_be_in_a_container(case)) or (unit is not None and unit.active == "activating"):
+    if (
+        kind is None
+        or (_is_gone(unit) and _may_be_in_a_container(case))
+        or (unit is not None and unit.active == "activating")
+    ):
         return UNTOLD
     joined = "NVSwitches are on the bus" if kind == "switch" else "NVLink 5 joins these GPUs"
     if unit is not None and unit.load == "loaded":
@@ -184,12 +189,26 @@ def nvlink5_part_missing(case: Case) -> Claimed:
     return no() if is_told else UNTOLD
 
 
+def fabric_in_question(case: Case) -> Claimed:
+    """CUDA waits for the fabric, or something that brings it up is not as it must be."""
+    waits = fabric_waits(case)
+    if waits.holds:
+        return waits
+    signs = [claim(case) for claim in (fabric_manager_down, fabric_manager_differs, nvlink5_part_missing)]
+    told = next((sign for sign in signs if sign.holds), None)
+    if told is not None:
+        return told
+    return no() if waits.holds is False or all(sign.holds is False for sign in signs) else UNTOLD
+
+
 def fabric_of_provider(case: Case) -> Claimed:
     """A guest has GPUs of an NVSwitch board, and not its switches: the fabric is the provider's."""
     kind = fabric_kind(case)
     if kind is None:
         return UNTOLD
-    return either(kind == "provider", "this is a guest with GPUs of an NVSwitch board, and without its switches")
+    return either(
+        kind == "provider", "this is a guest with GPUs of an NVSwitch board, and without its switches"
+    )
 
 
 def imex_channel_missing(case: Case) -> Claimed:

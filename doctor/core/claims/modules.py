@@ -20,6 +20,17 @@ from doctor.core.views import (
 )
 
 _NOT_IN = pattern(r"could not insert '?nvidia'?\b")
+_NOT_FOUND = pattern(r"FATAL: Module nvidia not found in directory /lib/modules/(\S{1,100})")
+
+
+def modprobe_missed(case: Case) -> str:
+    """What modprobe said when it found no `nvidia` for the running kernel; empty when it said nothing."""
+    release = known(case.host.kernel.release)
+    for message in messages(case, "other"):
+        found = _NOT_FOUND.search(message.text)
+        if found is not None and release in (None, found.group(1)):
+            return message.text
+    return ""
 
 
 def module_loaded(case: Case) -> Claimed:
@@ -38,16 +49,20 @@ def module_loaded(case: Case) -> Claimed:
         (m for m in messages(case, "module_signature_rejected") if _NOT_IN.search(m.text)), None
     ):
         return no(f"module `nvidia` is not loaded: {refused.text}")
+    if missed := modprobe_missed(case):
+        return no(f"module `nvidia` is not loaded: {missed}")
     return UNTOLD
 
 
 def module_on_disk(case: Case) -> Claimed:
     """An `nvidia` module file for the running kernel."""
     kernel, release = running_kernel(case), known(case.host.kernel.release)
+    said = modprobe_missed(case)
     if kernel is None:
-        return no() if release and isinstance(case.host.kernel.installed, Known) else UNTOLD
+        is_read = bool(release) and isinstance(case.host.kernel.installed, Known)
+        return no(said) if is_read or said else UNTOLD
     if not isinstance(kernel.nvidia_modules, Known):
-        return UNTOLD
+        return no(said) if said else UNTOLD
     found = nvidia_file(kernel)
     version = f" {found.version}" if found and found.version else ""
     return either(found is not None, f"`nvidia`{version} is on disk for {kernel.release}")
@@ -213,7 +228,8 @@ def signature_rejected(case: Case) -> Claimed:
     return no() if log_is_whole(case) and is_described else UNTOLD
 
 
-_OWN_SYMBOL = pattern(r"\bnvidia(?:_uvm|_modeset|_drm)?: ")
+#: A symbol of `nvidia` itself that another module does not find: `nvidia` did not stay loaded, no more.
+_OWN_SYMBOL = pattern(r"\bnvidia(?:_uvm|_modeset|_drm)?: (?!Unknown symbol nv)")
 
 
 def symbol_missing(case: Case) -> Claimed:

@@ -8,6 +8,7 @@ from doctor.core.claims.listed import is_beside
 from doctor.core.claims.modules import packages_half_installed
 from doctor.core.claims.running import cuinit_works, nvml_answers
 from doctor.core.host import KernelMessage, PciDevice, known
+from doctor.core.pattern import pattern
 from doctor.core.views import (
     driver_major,
     first_branch,
@@ -146,10 +147,29 @@ def gpu_refuses_open(case: Case) -> Claimed:
     return no() if _all_in_matrix(case) else UNTOLD
 
 
+_BY_RELEASE = pattern(r"not supported by the NVIDIA (\d{3})\.[\d.]+ driver release")
+
+
+def _said_unsupported(case: Case) -> tuple[KernelMessage, int | None, int | None, int] | None:
+    """A release's word that it does not drive a card, the card's first and last branch, and the release's.
+
+    The words are the same for a card that is too old and for one that is too new: the matrix tells.
+    """
+    said = _refused(case, "unsupported_gpu")
+    found = _BY_RELEASE.search(said.text) if said else None
+    if said is None or found is None:
+        return None
+    device = next((d for d in case.host.gpus_on_bus if d.address == said.gpu), None)
+    first, last = case.matrix.branches_for(said.device_id or (device.device_id if device else ""))
+    return said, first, last, int(found.group(1))
+
+
 def gpu_dropped(case: Case) -> Claimed:
     said, major = _refused(case, "legacy_gpu"), driver_major(case)
     if said:
         return yes(f"kernel: {said.text}")
+    if (word := _said_unsupported(case)) and word[2] is not None and word[3] > word[2]:
+        return yes(f"kernel: {word[0].text}; R{word[2]} is the last branch for this GPU")
     if major is None or not case.host.gpus_on_bus:
         return UNTOLD
     for device in _in_question(case):
@@ -162,6 +182,8 @@ def gpu_dropped(case: Case) -> Claimed:
 
 def gpu_too_new(case: Case) -> Claimed:
     major = driver_major(case)
+    if (word := _said_unsupported(case)) and word[1] is not None and word[3] < word[1]:
+        return yes(f"kernel: {word[0].text}; R{word[1]} is the first branch for this GPU")
     if major is None or not case.host.gpus_on_bus:
         return UNTOLD
     for device in _in_question(case):

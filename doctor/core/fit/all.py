@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from doctor.core.fit import build, code, cuda, image, pins
 from doctor.core.fit.verdict import Fit, Question
 
-__all__ = ["ASKED", "Asks", "fits_of"]
+__all__ = ["ASKED", "Asks", "fits_by_word", "fits_of"]
 
 Asks = Callable[[Question], Iterator[Fit]]
 
@@ -34,8 +34,7 @@ ASKED: dict[str, Asks] = {
     "nvcc": build.nvcc,
     "compiler": build.compiler,
     "headers": build.headers,
-    "limits": build.limits,
-    "shared_memory": build.shared_memory,
+    "open_files": build.open_files,
 }
 
 
@@ -51,3 +50,8 @@ _OF_QUESTION: dict[str, Asks] = {
 def fits_of(question: Question) -> tuple[tuple[str, Fit], ...]:
     """All that can be said, with the word of the check that says it."""
     return tuple((word, fit) for word, ask in {**_OF_QUESTION, **ASKED}.items() for fit in ask(question))
+
+
+def fits_by_word(question: Question) -> dict[str, tuple[Fit, ...]]:
+    """What the checks say, by the last word of each."""
+    return {word: tuple(ask(question)) for word, ask in ASKED.items()}

@@ -9,13 +9,10 @@ from doctor.core.fit.code import architecture_of, public
 from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, yes
 from doctor.core.versions import Dotted
 
-__all__ = ["compiler", "glibc", "headers", "libstdcxx", "limits", "mpi", "nvcc", "ptxas", "shared_memory"]
+__all__ = ["compiler", "glibc", "headers", "libstdcxx", "mpi", "nvcc", "open_files", "ptxas"]
 
-MIB = 1024**2
 #: vLLM raises its own soft limit to this, and warns where it cannot.
 _OPEN_FILES = 65535
-#: The default of Docker and Podman is 64 MiB; two processes of an engine pass tensors through it.
-_SHARED_MEMORY = 1024 * MIB
 _UNLIMITED = -1
 
 
@@ -68,8 +65,9 @@ def libstdcxx(question: Question) -> Iterator[Fit]:
     if environment.libstdcxx is None or not floors:
         return
     floor, path = max(floors)
-    there = f"the environment's own libstdc++ has GLIBCXX_{environment.libstdcxx}; `{path}` asks for GLIBCXX_{floor}"
-    if environment.libstdcxx >= floor:
+    own = environment.libstdcxx
+    there = f"the environment's own libstdc++ has GLIBCXX_{own}; `{path}` asks for GLIBCXX_{floor}"
+    if own >= floor:
         yield yes("libstdcxx-first", "libstdc++", there)
         return
     hint = "a newer libstdcxx in that environment (conda: package `libstdcxx`)"
@@ -91,11 +89,9 @@ def ptxas(question: Question) -> Iterator[Fit]:
         if card.capability is None or family is None:
             continue
         # Thor is sm_101 to one toolkit and sm_110 to the next.
-        numbers = {
-            card.capability.raw.replace(".", ""),
-            *(family.sm if len(family.compute_capability) == 1 else ()),
-        }
-        found = f"triton brings ptxas of CUDA {row.cuda}; {card.name} is sm_{card.capability.raw.replace('.', '')}"
+        own = card.capability.raw.replace(".", "")
+        numbers = {own, *(family.sm if len(family.compute_capability) == 1 else ())}
+        found = f"triton brings ptxas of CUDA {row.cuda}; {card.name} is sm_{own}"
         if numbers & set(row.sm_targets):
             yield yes("triton-ptxas", "triton", found, row.source)
             continue
@@ -231,44 +227,16 @@ def mpi(question: Question) -> Iterator[Fit]:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def limits(question: Question) -> Iterator[Fit]:
-    """Open files, and memory that may be locked where InfiniBand needs it."""
-    if not question.engine or not question.is_tooled:
+def open_files(question: Question) -> Iterator[Fit]:
+    """A server holds a descriptor for each connection and each file of its cache."""
+    files = next((limit for limit in question.ground.limits if limit.name == "nofile"), None)
+    if files is None or not question.engine or not question.is_tooled:
         return
-    by_name = {limit.name: limit for limit in question.ground.limits}
-    files, locked = by_name.get("nofile"), by_name.get("memlock")
-    if files is not None:
-        found = (
-            f"at most {files.hard} open files" if files.hard != _UNLIMITED else "open files are not limited"
+    found = f"at most {files.hard} open files" if files.hard != _UNLIMITED else "open files are not limited"
+    if files.hard != _UNLIMITED and files.hard < _OPEN_FILES:
+        source = sources(question, rules=("vllm-open-files",))
+        yield warn(
+            "open-files", "limits", found, wanted=f"a hard limit of {_OPEN_FILES} or more", source=source
         )
-        if files.hard != _UNLIMITED and files.hard < _OPEN_FILES:
-            source = sources(question, rules=("vllm-open-files",))
-            yield warn(
-                "limit-nofile",
-                "limits",
-                found,
-                wanted=f"a hard limit of {_OPEN_FILES} or more",
-                source=source,
-            )
-        else:
-            yield yes("limit-nofile", "limits", found)
-    if locked is not None and question.ground.has_infiniband:
-        found = f"at most {locked.hard} bytes of locked memory, and InfiniBand is in use"
-        if locked.hard == _UNLIMITED:
-            yield yes("limit-memlock", "limits", "locked memory is not limited")
-        elif locked.hard < 64 * MIB:
-            source = sources(question, rules=("nccl-memlock",))
-            yield warn("limit-memlock", "limits", found, wanted="unlimited", source=source)
-
-
-def shared_memory(question: Question) -> Iterator[Fit]:
-    """Processes of one engine hand tensors to one another through /dev/shm."""
-    size = question.ground.shared_memory_bytes
-    if not question.engine or size is None or not question.is_tooled:
-        return
-    found = f"/dev/shm holds {size // MIB} MiB"
-    if size < _SHARED_MEMORY and len(question.ground.cards) > 0:
-        source = sources(question, rules=("engine-shared-memory",))
-        yield warn("shared-memory", "limits", found, wanted="1 GiB or more", source=source)
     else:
-        yield yes("shared-memory", "limits", found)
+        yield yes("open-files", "limits", found)

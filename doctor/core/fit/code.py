@@ -121,10 +121,8 @@ def _on_said_codes(question: Question, card: Card, capability: Dotted, cuda: Dot
     """By what an image says of itself."""
     environment = question.environment
     answer = runs(question.matrix, capability, environment.codes, environment.ptx, cuda)
-    found = (
-        f"the image is built for {', '.join(environment.codes)}{f' and PTX of {environment.ptx}' if environment.ptx else ''};"
-        f" {card.name} is compute capability {capability}"
-    )
+    codes = ", ".join(environment.codes) + (f" and PTX of {environment.ptx}" if environment.ptx else "")
+    found = f"the image is built for {codes}; {card.name} is compute capability {capability}"
     if answer == "yes":
         return yes("torch-compiled-cc", "torch", found, confidence="derived")
     if answer == "unknown":
@@ -167,7 +165,7 @@ def _no_kernels(question: Question, capability: Dotted, found: str, source: tupl
 
 
 def _neighbours(matrix: Matrix, cuda: Dotted) -> list[Release]:
-    """Index builds with the same CUDA; else the next ones below and above within the major releases around."""
+    """An index build with the same CUDA; else the next ones below and above."""
     rows = [row for row in matrix.releases("torch") if row.cuda is not None and row.compute_capability]
     same = [row for row in rows if row.cuda and row.cuda.parts[:2] == cuda.parts[:2]]
     if same:
@@ -209,31 +207,23 @@ def _engine_on(
             return
         yield yes(f"{component}-min-cc", component, found, row.source)
     if row is not None and row.compute_capability:
-        yield _listed(question, component, version, gpu, capability, row)
+        yield _listed(f"{component} {version}", gpu, capability, row)
     release = question.matrix.release(component, version)
     if component == "vllm" and release is not None and release.compute_capability:
         yield _compiled(question, release, gpu, capability)
 
 
-def _listed(
-    question: Question, component: str, version: str, gpu: str, capability: Dotted, row: HardwareSupport
-) -> Fit:
-    relation, codes = f"{component}-hardware", [Dotted(text) for text in row.compute_capability]
-    found = f"{component} {version} lists {', '.join(row.compute_capability)}; {gpu}"
+def _listed(name: str, gpu: str, capability: Dotted, row: HardwareSupport) -> Fit:
+    relation, codes = f"{row.component}-hardware", [Dotted(text) for text in row.compute_capability]
+    found = f"{name} lists {', '.join(row.compute_capability)}; {gpu}"
     if capability in codes:
-        return yes(relation, component, found, row.source)
+        return yes(relation, row.component, found, row.source)
     if capability < min(codes):
         # Some of it runs there with features off; the vendor promises none of it.
         wanted = f"a GPU of compute capability {min(codes)} or newer"
-        return no(
-            relation,
-            component,
-            found,
-            wanted=wanted,
-            source=row.source,
-            hints=("vLLM, if it supports this GPU",),
-        )
-    return unknown(relation, component, f"{found}: untested by the vendor", row.source)
+        hints = ("vLLM, if it supports this GPU",)
+        return no(relation, row.component, found, wanted=wanted, source=row.source, hints=hints)
+    return unknown(relation, row.component, f"{found}: untested by the vendor", row.source)
 
 
 def _compiled(question: Question, release: Release, gpu: str, capability: Dotted) -> Fit:
@@ -293,7 +283,8 @@ def ptx(question: Question) -> Iterator[Fit]:
     elif environment.vllm and any(
         c.capability and c.capability.major >= _FIRST_SPECIFIC for c in question.ground.cards
     ):
-        text = f"{found}; vLLM brings some kernels (Marlin) for GPUs from 9.0 on as PTX: CUDA error 222, unsupported toolchain"
+        kernels = "vLLM brings some kernels (Marlin) for GPUs from 9.0 on as PTX"
+        text = f"{found}; {kernels}: CUDA error 222, unsupported toolchain"
         yield no("driver-ptx", "vllm", text, wanted=wanted, source=source, hints=hints)
     elif question.engine or {"flashinfer-python", "deep-gemm"} & set(environment.packages):
         name = question.engine or "what is compiled at run time"

@@ -33,7 +33,8 @@ def torch_build(question: Question) -> Iterator[Fit]:
     ):
         yield _other_build(question, name)
     else:
-        yield unknown("torch-cuda-build", "torch", f"whether {name} is built with CUDA was not read")
+        found = f"whether {name} is built with CUDA was not read"
+        yield unknown("torch-cuda-build", "torch", found, is_open=True)
 
 
 def _other_build(question: Question, name: str) -> Fit:
@@ -99,7 +100,8 @@ def _floor(question: Question, component: str, name: str, cuda: Dotted) -> Itera
             sources(question, row),
         )
     elif question.environment.has_compat and ground.cards and all(card.takes_compat for card in ground.cards):
-        found = f"{name} needs a driver for CUDA {cuda.major}; the image brings newer driver libraries, which these GPUs take"
+        beside = "the image brings newer driver libraries, which these GPUs take"
+        found = f"{name} needs a driver for CUDA {cuda.major}; {beside}"
         yield yes(relation, component, found, sources(question, rules=("fwd-compat",)), "derived")
     elif row is None:
         yield unknown(relation, component, f"CUDA {cuda} has no row in this matrix", is_open=True)

@@ -1,4 +1,4 @@
-"""What a machine offers to an environment: driver, GPUs, C library, compilers. Of a host, or of a named target."""
+"""What a machine offers to an environment: driver, GPUs, C library, compilers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     cuda_home: str | None = None
     """The caller's `CUDA_HOME` or `CUDA_PATH`; None where it sets none, or nobody asked."""
     limits: tuple[Limit, ...] = ()
-    shared_memory_bytes: int | None = None
-    has_infiniband: bool | None = None
     is_jetson: bool = False
     tooled: bool = False
     """True for a host, whose compilers and limits can be told; a named target has none."""
@@ -53,7 +51,6 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 def ground_of_host(matrix: Matrix, host: Host) -> Ground:
     """The machine that evidence describes."""
     resources = known(host.system.resources)
-    memory = [f for f in (resources.filesystems if resources else ()) if f.path == "/dev/shm"]  # noqa: S108
     os = known(host.system.os)
     environment = host.system.environment
     return Ground(
@@ -69,8 +66,6 @@ def ground_of_host(matrix: Matrix, host: Host) -> Ground:
         tensorrt=_system_tensorrt(host),
         cuda_home=environment.get("CUDA_HOME", environment.get("CUDA_PATH")),
         limits=resources.limits if resources else (),
-        shared_memory_bytes=memory[0].total_bytes if memory else None,
-        has_infiniband=_has_infiniband(host),
         is_jetson=known(host.system.platform) == "jetson",
         tooled=True,
     )
@@ -208,10 +203,3 @@ def _system_tensorrt(host: Host) -> str:
             found = re.match(r"(?:\d+:)?(\d+(?:\.\d+){1,3})", package.version)
             return found.group(1) if found else ""
     return ""
-
-
-def _has_infiniband(host: Host) -> bool | None:
-    ports = known(host.network.ports)
-    if ports is not None:
-        return any(port.link_layer == "InfiniBand" and port.state == "ACTIVE" for port in ports)
-    return None

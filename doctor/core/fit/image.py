@@ -45,16 +45,16 @@ def architecture(question: Question) -> Iterator[Fit]:
 
 
 def demands(question: Question) -> Iterator[Fit]:
-    """`NVIDIA_REQUIRE_CUDA`: the container toolkit refuses to start a container where no alternative holds."""
+    """`NVIDIA_REQUIRE_CUDA`: where no alternative holds, the container toolkit starts no container."""
     alternatives = question.environment.demands
     if not alternatives:
         return
     answers = [_all(question, text) for text in alternatives]
     source = sources(question, rules=("image-demands",))
-    machine = (
-        f"driver {question.ground.driver or 'not known'}, CUDA {question.ground.driver_cuda or 'not known'}"
-    )
-    text = f"NVIDIA_REQUIRE_CUDA demands {alternatives[0]}{' or one of others' if len(alternatives) > 1 else ''}; {machine}"
+    ground = question.ground
+    machine = f"driver {ground.driver or 'not known'}, CUDA {ground.driver_cuda or 'not known'}"
+    others = " or one of others" if len(alternatives) > 1 else ""
+    text = f"NVIDIA_REQUIRE_CUDA demands {alternatives[0]}{others}; {machine}"
     if "yes" in answers:
         yield yes("image-demands", "driver", text, source)
     elif "unknown" in answers:
@@ -148,7 +148,8 @@ def _compat(question: Question) -> Iterator[Fit]:
     cuda, speaks = question.environment.torch_cuda, question.ground.driver_cuda
     if "/compat" not in first or not refusing or cuda is None or speaks is None or cuda <= speaks:
         return
-    found = f"LD_LIBRARY_PATH begins with `{first}`, and {', '.join(refusing)} takes no compat libcuda (CUDA error 804)"
+    names = ", ".join(refusing)
+    found = f"LD_LIBRARY_PATH begins with `{first}`; {names} takes no compat libcuda (CUDA error 804)"
     source = sources(question, rules=("fwd-compat",))
     hint = "LD_LIBRARY_PATH without the compat folder, and a driver for that CUDA"
     yield no(

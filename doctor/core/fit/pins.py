@@ -71,10 +71,8 @@ def _pinned(question: Question, one: Requirement) -> Fit:
     version = (
         environment.torch if one.name == "torch" and environment.torch else environment.packages[one.name]
     )
-    by = environment.packages.get(one.by) or {
-        "vllm": environment.vllm,
-        "tensorrt-llm": environment.tensorrt_llm,
-    }.get(one.by, "")
+    own = {"vllm": environment.vllm, "tensorrt-llm": environment.tensorrt_llm}
+    by = environment.packages.get(one.by) or own.get(one.by, "")
     component = {"tensorrt-llm": "trtllm"}.get(one.by, one.by)
     relation = f"{component}-{one.name}-pin"
     source = sources(question, question.matrix.release(one.by, public(by)))

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from doctor.core.host import Environment
 from doctor.core.fit.ground import Ground
+from doctor.core.host import Environment
 from doctor.core.matrix import Matrix, Row
 
 __all__ = ["Fit", "Question", "no", "sources", "unknown", "warn", "yes"]
@@ -23,7 +23,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_tooled(self) -> bool:
-        """Whether compilers, headers and limits are the machine's own, and were told: an image has its own."""
+        """Whether compilers, headers and limits are the machine's, and were told: an image has its own."""
         return self.ground.tooled and self.environment.kind != "image"
 
     @property

@@ -15,7 +15,7 @@ from doctor.core.solve.frame import lead
 from doctor.core.solve.model import Link, Model
 from doctor.core.versions import Pep440, Version
 
-__all__ = ["fact_of", "relate_names"]
+__all__ = ["behind", "fact_of", "relate_names"]
 
 _NAME = "name-in-release"
 
@@ -66,7 +66,8 @@ def _named(model: Model, named: NamedThing) -> None:
         name, _is, value = name.partition("=")
         rows = [row for row in edition.names if (row.kind, row.name) == (named.kind, name)]
     commands = [row for row in edition.commands if name in row.flags] if named.kind == "flag" else []
-    engine = _engine(model, [row.component for row in (*rows, *commands)])
+    owners = [*(row.component for row in rows), *(row.component for row in commands)]
+    engine = _engine(model, owners)
     mine = [row for row in rows if row.component == engine]
     listed = [row for row in commands if row.component == engine]
     if engine in model and mine:
@@ -87,9 +88,10 @@ def _by_row(model: Model, engine: str, named: NamedThing, row: NameRow) -> None:
         say_wish(model, words, (engine, 0), (row,), is_soft=False, nearest=near)
     elif row.status == "removed":
         last, gone = (Pep440(text) if text else None for text in (row.last, row.removed_in))
-        had = model.where(engine, lambda v: last is None or v <= last)
-        newest = model.universe.known(engine)[-1:]
-        perhaps = model.where(engine, lambda v: _may_have(v, last, gone) or (v not in newest and not (last or gone)))
+        had = model.where(engine, lambda v: v <= last if last is not None else gone is not None)
+        # With neither end known, all that was seen is that the newest release is without it.
+        newest = model.universe.known(engine)[-1:] if last is None and gone is None else ()
+        perhaps = model.where(engine, lambda v: v not in newest if newest else _may_have(v, last, gone))
         say_wish(model, words, (engine, perhaps), (row,), is_soft=False, nearest=near)
         say_wish(model, words, (engine, had), (row,), is_soft=True, nearest=near)
 
@@ -252,6 +254,25 @@ def fact_of(model: Model, row: FolkloreRow) -> tuple[str, tuple[str, ...]]:
     if rule is None:
         return row.fact, row.source
     return rule.fact, tuple(dict.fromkeys((*row.source, *rule.source)))
+
+
+def behind(model: Model, named: NamedThing) -> tuple[str, str, Row, tuple[str, ...]] | None:
+    """What stands behind a yes to a name that no clause binds: relation, sentence, row and its sources."""
+    edition = model.universe.matrix.edition
+    if named.kind == SENTENCE:
+        row = read_sentence(edition.folklore, named.name).row
+        return None if row is None or not row.holds else (row.id, *_told(model, row))
+    names = (named.name, named.name.partition("=")[0])
+    mine = [row for row in edition.names if row.name in names and row.kind in (named.kind, "flag")]
+    own = next((row for row in mine if row.status in ("current", "changed") and row.component in model), None)
+    if own is None or named.kind not in (own.kind, "default"):
+        return None
+    return _NAME, f"{own.name} is there: {own.meaning}".removesuffix(": "), own, own.source
+
+
+def _told(model: Model, row: FolkloreRow) -> tuple[str, Row, tuple[str, ...]]:
+    fact, source = fact_of(model, row)
+    return fact, row, source
 
 
 def _sentence(model: Model, named: NamedThing) -> None:

@@ -35,6 +35,8 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     proprietary_module: bool | None = None
     """False when the branch has open modules only."""
     releases: tuple[Dotted, ...] = ()
+    lists_all: bool = False
+    """Whether `releases` is every one there was and will be: another number was never released."""
 
 
 class DriverRule(Row, frozen=True, kw_only=True):

@@ -8,7 +8,10 @@ import msgspec
 
 from doctor.core.rows.base import Row
 
-__all__ = ["SignatureKind", "SignatureRow", "Suspect"]
+__all__ = ["VARIES", "SignatureKind", "SignatureRow", "Suspect"]
+
+#: What differs between lines of one kind: counters, clocks, addresses. A line without it is its shape.
+VARIES = "0123456789"
 
 #: `specific`: the text speaks of its causes. `general`: it follows from many causes and never outweighs a
 #: specific one. `harmless`: it looks like a fault and is none.
@@ -21,7 +24,7 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cause: str
     """Id of a cause row, or `healthy`: nothing to act on."""
     weight: int
-    """Percent: how often this text, and nothing else, comes from this cause. Several need not add up to 100."""
+    """Percent: how often this text, and nothing else, comes from it. Several need not add up to 100."""
 
 
 class SignatureRow(Row, frozen=True, kw_only=True):
@@ -46,3 +49,5 @@ class SignatureRow(Row, frozen=True, kw_only=True):
     """Texts that look like it and mean something else."""
     literals: tuple[str, ...] = ()
     """Texts one of which each matching line holds: found when the matrix is compiled, never written."""
+    shape: str = ""
+    """A pattern that the shape of each matching line matches (see `VARIES`): made like `literals`."""

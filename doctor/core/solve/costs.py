@@ -20,6 +20,8 @@ __all__ = ["advisories_open", "change_cost", "costs", "is_ended"]
 _WIDTH = 24
 
 _Level = Callable[[Model, str, Value], int]
+#: Components of whose bulletins the matrix has rows.
+_WITH_BULLETINS = ("driver", "container-toolkit")
 
 
 def costs(model: Model, policy: Policy) -> list[list[int]]:
@@ -30,23 +32,26 @@ def costs(model: Model, policy: Policy) -> list[list[int]]:
 
 
 def _table(model: Model, policy: Policy) -> list[list[int]]:
-    levels = _LEVELS[policy]
-    table = []
     main = lead(model.target, model.goal)
-    for name in model.names:
-        row = []
-        for position, value in enumerate(model.domain(name)):
-            behind = len(model.domain(name)) - 1 - position
-            total = 0
-            for level in levels:
-                total = (total << _WIDTH) + level(model, name, value)
-            # The newest of what the stack is for, then taste, then the newest of everything else.
-            total = (total << _WIDTH) + (behind if name == main else 0)
-            for level in _TASTE:
-                total = (total << _WIDTH) + level(model, name, value)
-            row.append((total << _WIDTH) + (0 if name == main else behind))
-        table.append(row)
-    return table
+    return [_row(model, name, _LEVELS[policy], is_lead=name == main) for name in model.names]
+
+
+def _row(model: Model, name: str, levels: tuple[_Level, ...], *, is_lead: bool) -> list[int]:
+    """What each value of a variable costs."""
+    # Most variables have no part in most levels: asking each value all the same is a fifth of an answer.
+    first = [(level, _HAS_PART[level](model, name)) for level in levels]
+    taste = [(level, _HAS_PART[level](model, name)) for level in _TASTE]
+    row, last = [], len(model.domain(name)) - 1
+    for position, value in enumerate(model.domain(name)):
+        total = 0
+        for level, has_part in first:
+            total = (total << _WIDTH) + (level(model, name, value) if has_part else 0)
+        # The newest of what the stack is for, then taste, then the newest of everything else.
+        total = (total << _WIDTH) + (last - position if is_lead else 0)
+        for level, has_part in taste:
+            total = (total << _WIDTH) + (level(model, name, value) if has_part else 0)
+        row.append((total << _WIDTH) + (0 if is_lead else last - position))
+    return row
 
 
 # --- change ---------------------------------------------------------------------------------------
@@ -99,7 +104,7 @@ def _minutes(model: Model, name: str, value: Value) -> int:
 
 def advisories_open(model: Model, name: str, value: Value) -> tuple[str, ...]:
     """The bulletins that a version has not answered, by number."""
-    if not isinstance(value, Version) or name not in ("driver", "container-toolkit"):
+    if not isinstance(value, Version) or name not in _WITH_BULLETINS:
         return ()
     classes = _classes(model)
     kept = model.universe.kept(f"open {name} {classes}", dict[str, tuple[str, ...]])
@@ -216,4 +221,16 @@ _TASTE: tuple[_Level, ...] = (_branch, _source_of_python, _flavour, _needless)
 _LEVELS: dict[Policy, tuple[_Level, ...]] = {
     "repair": (_unripe, _minutes, _advisories, _ended),
     "harden": (_unripe, _advisories, _ended, _minutes),
+}
+
+#: Whether a level says anything of a variable.
+_HAS_PART: dict[_Level, Callable[[Model, str], bool]] = {
+    _unripe: lambda model, name: model.universe.scheme(name) == "pep440",
+    _minutes: lambda model, name: bool(present(model, name)),
+    _advisories: lambda _model, name: name in _WITH_BULLETINS,
+    _ended: lambda _model, name: name == "driver",
+    _branch: lambda _model, name: name == "driver",
+    _source_of_python: lambda _model, name: name == "python",
+    _flavour: lambda _model, name: name == "kernel-modules",
+    _needless: lambda model, name: bool(model.absent(name)) and not present(model, name),
 }

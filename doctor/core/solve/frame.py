@@ -8,6 +8,7 @@ from typing import Literal
 from doctor.core.goal import SENTENCE, Goal, NamedThing, Term
 from doctor.core.rows.system import SystemRow
 from doctor.core.sets import VersionSet
+from doctor.core.solve.admit import OF_DRIVER, admit, lists_all
 from doctor.core.solve.model import ABSENT, OTHER, Link, Model, Value
 from doctor.core.solve.properties import GPU_PROPERTIES, add_properties, kernel_of
 from doctor.core.solve.universe import Universe, ascending, minor_of
@@ -28,7 +29,6 @@ _OPTIONAL = (
     *("fabric-manager", "imex", "cuda-compat", "cuda-toolkit", "container-toolkit", "libnvidia-container"),
     *("docker", "containerd", "podman", "cri-o", "dcgm", "gpu-operator"),
 )
-_OF_DRIVER = ("driver", "kernel-modules", "fabric-manager", "imex")
 #: Facts that no answer changes.
 _FIXED = ("os", "kernel", "glibc", "cuda-repo", "secure-boot", "vgpu-host")
 
@@ -179,7 +179,7 @@ def _active(model: Model) -> tuple[str, ...]:
     if target.driver_kind in ("", "data-center", "vgpu-guest"):
         roots += ["driver", "kernel-modules"]
     elif target.driver_kind == "windows":
-        roots = [c for c in roots if c not in _OF_DRIVER or any(t.component == c for t in goal.terms)]
+        roots = [c for c in roots if c not in OF_DRIVER or any(t.component == c for t in goal.terms)]
     found = dict.fromkeys(roots)
     queue = list(found)
     while queue:
@@ -325,7 +325,10 @@ def _goal_set(model: Model, term: Term, known: Iterable[Version]) -> VersionSet:
     try:
         wanted = universe.set_of(term.component, term.spec)
         exact = wanted.exact
-        if exact is not None and exact not in known and not term.spec.endswith("*"):
+        is_line = not term.spec.endswith("*") and not lists_all(universe, term.component, exact)
+        # `.*` goes behind numbers: `0.33.0+site1` and `0.33.0rc9` are no lines of releases.
+        is_plain = exact is not None and set(exact.raw) <= set("0123456789.")
+        if exact is not None and is_plain and is_line and exact not in known:
             line = universe.set_of(term.component, f"{term.spec}.*")
             if any(version in line for version in known):
                 return line
@@ -349,7 +352,7 @@ def _give(model: Model, active: Iterable[str], mode: Mode) -> None:
                 Link(relation=f"goal:{term.text}", says=f"the goal is {term.text}", kind="goal"),
                 [(component, mask)],
             )
-            _admit(model, component, mask)
+            admit(model, component, mask)
         _give_present(model, component, mode)
 
 
@@ -366,7 +369,7 @@ def _give_present(model: Model, component: str, mode: Mode) -> None:
                 Link(relation=f"{kind}:{component}", says=says, kind=kind),
                 [(component, model.one(component, value))],
             )
-            _admit(model, component, model.one(component, value))
+            admit(model, component, model.one(component, value))
     elif ABSENT in model.domain(component) and (
         mode == "why" or is_held or component not in ("fabric-manager", "cuda-toolkit", "libnvidia-container")
     ):
@@ -376,51 +379,3 @@ def _give_present(model: Model, component: str, mode: Mode) -> None:
             Link(relation=f"have:{component}", says=f"{component} is not installed", kind="have"),
             [(component, model.absent(component))],
         )
-
-
-def _admit(model: Model, component: str, mask: int) -> None:
-    """Say so where all that was asked for is outside the rows: newer than they, or never released."""
-    universe = model.universe
-    known = universe.known(component)
-    asked = [value for position, value in enumerate(model.domain(component)) if mask >> position & 1]
-    strange = [
-        value for value in asked if isinstance(value, Version) and not _is_known(model, component, value)
-    ]
-    if not strange or len(strange) < len(asked) or not known:
-        return
-    row = universe.matrix.component(component)
-    newest, value = known[-1], strange[0]
-    subject = (component, mask)
-    edition = universe.matrix.edition.name
-    if row is not None and universe.scheme(component) != "name" and value > newest:
-        says = f"is newer than this matrix ({edition}), whose newest is {newest}"
-        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {newest}")
-        return
-    near = min(known, key=lambda other: (abs(_place(known, value) - known.index(other)), other.raw))
-    since = row.complete_since if row else ""
-    if row is not None and since and universe.version(component, since) <= value:
-        model.relate(
-            "no-such-release", subject, "was never released", rows=(row,), nearest=f"{component} {near}"
-        )
-    else:
-        says = f"has no row in this matrix ({edition})"
-        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {near}")
-
-
-def _place(known: tuple[Version, ...], value: Version) -> int:
-    return sum(other < value for other in known) if value.scheme != "name" else 0
-
-
-def _is_known(model: Model, component: str, value: Version) -> bool:
-    """Whether rows say enough about a version: a driver needs a branch only, a kernel nothing here."""
-    universe = model.universe
-    if universe.releases(component):
-        return any(row.version == value for row in universe.releases(component))
-    if value in universe.known(component) or universe.scheme(component) == "name":
-        return True
-    if component in _OF_DRIVER:
-        # A release that is installed was released; its branch says what there is to know of it.
-        return value.raw == model.target.version(component) and value.key[0] in universe.branches
-    if component in ("cuda", "cuda-toolkit"):
-        return any(minor_of(value) == minor_of(other) for other in universe.known(component))
-    return component not in ("container-toolkit", "dcgm")

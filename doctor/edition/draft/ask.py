@@ -10,10 +10,11 @@ from typing import TypeVar
 
 import msgspec
 
+from doctor.config import ownership_faults
 from doctor.edition.draft.choose import Found, releases_of
 from doctor.edition.draft.release import Known, companions
-from doctor.edition.draft.snapshot import SNAPSHOT_SCHEMA, IndexFile, Snapshot
-from doctor.errors import ProbeError
+from doctor.edition.draft.snapshot import IndexFile, Snapshot
+from doctor.errors import ConfigError, ProbeError
 from doctor.timeouts import INDEX_ANSWER_BYTES_MAX, INDEX_ANSWER_S
 
 __all__ = ["ask_index"]
@@ -33,6 +34,10 @@ class _Text(msgspec.Struct, frozen=True):
     error: str = ""
     requests: int = 0
     bytes: int = 0
+
+
+class _Where(msgspec.Struct, frozen=True):
+    pip: str
 
 
 class _Projects(msgspec.Struct, frozen=True):
@@ -55,8 +60,11 @@ def ask_index(
 ) -> Snapshot:
     """The files of a component's projects, and METADATA of the releases that `choose` takes.
 
-    `say` is told what was fetched. Raises `ProbeError` when pip is not there, or gives no answer.
+    `say` is told what was fetched. Raises `ProbeError` when pip is not there, or gives no answer, and
+    `ConfigError` when root would run somebody else's.
     """
+    if os.geteuid() == 0:
+        _refuse_others_pip(python)
     package = known.component.package
     listed = _run(python, ["files", package, *companions(known)], _Projects)
     if package not in listed.projects or listed.projects[package].error:
@@ -74,7 +82,7 @@ def ask_index(
         say(f"METADATA of {name}: {said}")
     unread = {name: project.error for name, project in listed.projects.items() if project.error}
     return Snapshot(
-        schema=SNAPSHOT_SCHEMA,
+        schema="mopt.index/1",
         component=known.component.component,
         read_on=today,
         pip=listed.pip,
@@ -82,6 +90,17 @@ def ask_index(
         metadata={name: text.text for name, text in texts.items() if not text.error},
         unread=unread | {name: text.error for name, text in texts.items() if text.error},
     )
+
+
+def _refuse_others_pip(python: str) -> None:
+    """Root runs no pip that somebody else could have written: the same rule as for the doctor's own files."""
+    place = _run(python, ["where"], _Where).pip
+    faults = [fault for path in (python, place) if path for fault in ownership_faults(path)]
+    if faults:
+        raise ConfigError(
+            f"root would run a pip that another user can change: {faults[0]}",
+            hints=("run `matrix import` as the owner: it needs no root",),
+        )
 
 
 def _run(python: str, arguments: Sequence[str], kind: type[T]) -> T:

@@ -38,6 +38,8 @@ class Build(NamedTuple):
 
     file: IndexFile
     tags: frozenset[Tag] = frozenset()
+    number: tuple[int, str] | tuple[()] = ()
+    """The build tag: of two wheels alike in all else pip takes the later build."""
 
     @property
     def is_wheel(self) -> bool:
@@ -74,25 +76,28 @@ class Found(NamedTuple):
 
     @property
     def released(self) -> str:
-        """Day of the first upload; empty where the index tells none, or tells no day."""
-        days = [build.file.uploaded for build in self.builds]
+        """Day of upload of the file that speaks; of the first file where that has none; else empty."""
+        days = [build.file.uploaded for build in (self.speaker, *self.builds) if build]
         whole = [day for day in days if re.fullmatch(r"\d{4}-\d\d-\d\d", day)]
-        return min(whole, default="")
+        return whole[0] if whole else ""
 
     @property
     def speaker(self) -> Build | None:
         """The file whose METADATA counts: an x86-64 wheel, for 3.12 or 3.11 if it is bound to one."""
         wheels = [build for build in self.builds if build.is_wheel]
         chosen = [build for build in wheels if "x86_64" in build.machines or build.is_pure]
-        return min(chosen or [b for b in self.builds if not b.is_wheel], key=_rank, default=None)
+        if not chosen:
+            return next((build for build in self.builds if not build.is_wheel), None)
+        best = min(map(_rank, chosen))
+        return max((build for build in chosen if _rank(build) == best), key=lambda build: build.number)
 
 
-def _rank(build: Build) -> tuple[int, str]:
+def _rank(build: Build) -> int:
     names = [name for name in _PREFERRED if name in build.interpreters]
     if names:
-        return _PREFERRED.index(names[0]), build.file.filename
+        return _PREFERRED.index(names[0])
     is_free_threaded = any(tag.abi.endswith("t") for tag in build.tags)
-    return (2 if build.is_abi3 else 3 if build.is_pure else 5 if is_free_threaded else 4), build.file.filename
+    return 2 if build.is_abi3 else 3 if build.is_pure else 5 if is_free_threaded else 4
 
 
 def glibc_floor(build: Build) -> str:
@@ -123,10 +128,10 @@ def _parsed(file: IndexFile) -> tuple[str, Version, Build] | None:
     try:
         if not file.filename.endswith(".whl"):
             return *parse_sdist_filename(file.filename), Build(file)
-        name, version, _, tags = parse_wheel_filename(file.filename)
+        name, version, number, tags = parse_wheel_filename(file.filename)
     except (InvalidSdistFilename, InvalidWheelFilename, InvalidVersion):
         return None
-    build = Build(file, tags)
+    build = Build(file, tags, number)
     return (name, version, build) if build.machines or build.is_pure else None
 
 
@@ -143,23 +148,23 @@ def wanted(
 
     Newer is what follows its newest version, and a patch of an older series that came after `since`.
     """
-    test = _of_spec(spec) if spec else _newer(known, since)
-    return tuple(
-        one for one in found if test(one) and (with_candidates or bool(spec) or not one.version.is_prerelease)
-    )
+    test = _of_spec(spec, with_candidates) if spec else _newer(known, since, with_candidates)
+    return tuple(one for one in found if test(one))
 
 
-def _of_spec(spec: str) -> Callable[[Found], bool]:
+def _of_spec(spec: str, with_candidates: bool) -> Callable[[Found], bool]:
+    """A set that names a candidate takes candidates, as pip has it."""
     wanted = SpecifierSet(spec)
-    return lambda one: wanted.contains(one.version, prereleases=True)
+    takes = with_candidates or bool(wanted.prereleases)
+    return lambda one: wanted.contains(one.version, prereleases=takes)
 
 
-def _newer(known: Sequence[Release], since: str) -> Callable[[Found], bool]:
+def _newer(known: Sequence[Release], since: str, with_candidates: bool) -> Callable[[Found], bool]:
     versions = {row.version.key for row in known}
     newest, oldest = max(versions), min(versions)
 
     def test(one: Found) -> bool:
-        if one.version in versions:
+        if one.version in versions or (one.version.is_prerelease and not with_candidates):
             return False
         return one.version > newest or (one.version > oldest and one.released > since)
 

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-__all__ = ["Asked", "Metadata", "read_metadata", "set_text"]
+__all__ = ["Asked", "Metadata", "both", "read_metadata", "set_text"]
 
 _REQUIREMENTS_MAX = 2000
 
@@ -95,8 +95,7 @@ def _read_requirement(line: str, python: str, asks: dict[str, Asked]) -> None:
         raise _NoVersionError
     name = canonicalize_name(one.name)
     before = asks.get(name, Asked("*", frozenset()))
-    both = one.specifier if before.spec == "*" else one.specifier & SpecifierSet(before.spec)
-    asks[name] = Asked(set_text(both), before.extras | one.extras)
+    asks[name] = Asked(both(before.spec, set_text(one.specifier)), before.extras | one.extras)
 
 
 def _host(python: str) -> dict[str, str]:
@@ -118,10 +117,16 @@ def _host(python: str) -> dict[str, str]:
     }
 
 
+def both(first: str, second: str) -> str:
+    """The set of versions that are in two sets, as a row writes it."""
+    sets = [SpecifierSet(text) for text in (first, second) if text != "*"]
+    return set_text(sets[0] & sets[-1]) if sets else "*"
+
+
 def set_text(spec: SpecifierSet) -> str:
-    """`>=3.11,<3.15`: lower ends first, as rows write them; `*` where any version will do."""
-    parts = sorted(spec, key=lambda one: (_ORDER.get(one.operator, 2), one.version))
-    return ",".join(str(part) for part in parts) or "*"
+    """`>=3.11,<3.15,!=3.12`: lower ends first, as rows write them; `*` where any version will do."""
+    parts = sorted(spec, key=lambda one: (_ORDER[one.operator], one.version))
+    return ",".join(dict.fromkeys(str(part) for part in parts)) or "*"
 
 
-_ORDER = {"===": 0, "==": 0, "~=": 0, ">": 1, ">=": 1, "!=": 2, "<=": 3, "<": 3}
+_ORDER = {"===": 0, "==": 0, "~=": 0, ">": 1, ">=": 1, "<=": 2, "<": 2, "!=": 3}

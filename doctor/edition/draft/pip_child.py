@@ -1,4 +1,4 @@
-"""What pip knows of a project: run as `python -I pip_child.py files NAME…`, or `metadata NAME FILE…`.
+"""What pip knows of a project: `python -I pip_child.py files NAME…`, `metadata NAME FILE…`, or `where`.
 
 A program of its own, because pip has no public interface for this and its inner one moves: whatever goes
 wrong ends here, as an `error` in the answer. pip finds the index, signs in, and trusts certificates as its
@@ -35,6 +35,11 @@ _FILES_MAX = 50_000
 def main(argv: list[str]) -> int:
     """Answer on stdout, as JSON."""
     what, *names = argv
+    if what == "where":
+        # Found and not imported: root looks whose files they are first.
+        spec = import_module("importlib.util").find_spec("pip")
+        json.dump({"pip": next(iter(spec.submodule_search_locations or ()), "") if spec else ""}, sys.stdout)
+        return 0
     # pip is no dependency of the doctor: another environment's may run this file.
     pip = import_module("pip")
     answer: dict[str, Any] = {"pip": pip.__version__}

@@ -14,11 +14,17 @@ from doctor.core.edition import Edition
 from doctor.core.rows.package import Component, Release
 from doctor.core.versions import Dotted
 from doctor.edition.draft.choose import Build, Found, builds, glibc_floor
-from doctor.edition.draft.metadata import Asked, Metadata, read_metadata
+from doctor.edition.draft.metadata import Asked, Metadata, both, read_metadata
 from doctor.edition.draft.snapshot import Snapshot
 from doctor.edition.package_relations import exact_pin
 
 __all__ = ["Draft", "Known", "companions", "draft_release", "marker_python"]
+
+_NONE = frozenset[str]()
+
+#: Wheels named for an older glibc (manylinux1, 2010) need a newer one all the same, as torch 2.3 to 2.6 did:
+#: their compilers had outgrown the tag.
+_HONEST_GLIBC = Dotted("2.17")
 
 #: What names the toolkit of a build, most exact first: the meta package, then the runtime's own wheels.
 _TOOLKIT_PACKAGES = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu*")
@@ -154,7 +160,7 @@ class _Row:
         if self.shape.cuda is None or self.metadata is None:
             return
         exact = self._toolkit()
-        majors = {int(variant[2:]) for variant in self._variants()}
+        majors = {int(variant[2:]) for variant in self._variants()} or self._major_of_torch()
         if exact:
             self.fields["cuda"] = exact
         elif len(majors) == 1:
@@ -186,6 +192,13 @@ class _Row:
             words = [*asked.extras, *([name] if name.startswith(("nvidia-", "tensorrt-")) else [])]
             found |= {match.group(1) for word in words if (match := _VARIANT.search(word))}
         return found
+
+    def _major_of_torch(self) -> set[int]:
+        """That of the torch it pins: `matrix validate` refuses a build of another major."""
+        pinned = self.known.releases.get("torch", {}).get(
+            exact_pin(self.asks.get("torch", Asked("", _NONE)).spec)
+        )
+        return {pinned.cuda.major} if pinned and pinned.cuda else set()
 
     def _describe_variants(self) -> None:
         """For a component whose variants are projects of their own: which there are, and which is plain."""
@@ -252,21 +265,19 @@ class _Row:
             self.fields["requires"] = requires
 
     def _named(self) -> dict[str, str]:
-        """Sets by component: those that the newest row has, and those whose releases the matrix knows."""
+        """Sets by component: those that some row has named, and those whose releases the matrix knows."""
         found: dict[str, str] = {}
+        before = {name for row in self.known.rows for name in row.requires}
         for package, asked in self.asks.items():
             plain, variant = _split(package)
             component = self.known.packages.get(package) or self.known.packages.get(plain)
             if component is None or component == self.known.component.component:
                 continue
-            if component in self.shape.requires or component in self.known.releases:
-                found[component] = asked.spec
-            if (
-                component == "tensorrt"
-                and variant[:2].isdigit()
-                and "tensorrt-variant" in self.shape.requires
-            ):
-                found["tensorrt-variant"] = f"cu{variant[:2]}"
+            if component in before or component in self.known.releases:
+                # `tensorrt-cu13`, its `-libs` and `-bindings` are one component.
+                found[component] = both(found.get(component, "*"), asked.spec)
+            if component == "tensorrt" and variant and "tensorrt-variant" in before:
+                found["tensorrt-variant"] = variant
         order = {name: place for place, name in enumerate(self.shape.requires)}
         return {name: found[name] for name in sorted(found, key=lambda name: order.get(name, len(order)))}
 
@@ -279,6 +290,9 @@ class _Row:
             return
         pinned = [self._glibc_of(name, text) for name, text in named.items()]
         floor = _floor([self._glibc, *pinned], highest=True)
+        if Dotted(floor) < _HONEST_GLIBC:
+            self.todos.append(f"glibc: the wheel's name claims {floor}, which its compiler has outgrown")
+            return
         requires["glibc"] = f">={floor}"
         if floor != self._glibc:
             self.fields["glibc_tag"] = self._glibc

@@ -37,6 +37,8 @@ _FILES: tuple[tuple[str, Keep], ...] = (
         Keep(head=16 * _KIB),
     ),
     (r"/etc/modprobe\.d/.+\.conf", Keep(head=64 * _KIB)),
+    (r"/var/log/fabricmanager\.log", Keep(tail=64 * _KIB)),
+    (r"/proc/sys/kernel/numa_balancing|/sys/kernel/mm/transparent_hugepage/enabled", Keep(head=4 * _KIB)),
 )
 #: Of any other file: its listing. The name says enough of an application profile.
 _LISTED = Keep(head=_KIB)
@@ -46,7 +48,7 @@ _METADATA_ONLY = re.compile(
 )
 
 _FILE_TITLE = re.compile(r"\*\*\* (/.{1,4096}?)( does not exist| is not readable)?")
-_COMMAND_TITLE = re.compile(r"(?:/\S+/)?(lspci|nvidia-smi|modinfo)( .{1,500})?")
+_COMMAND_TITLE = re.compile(r"(?:/\S+/)?(lspci|nvidia-smi|modinfo|ibstat)( .{1,500})?")
 _OLD_SKIP = re.compile(r"Skipping (.{1,100}?) output \((\S{1,60}) not found\)")
 _NEW_SKIP = re.compile(r"Skipping: (.{1,100}?)(?: output)?")
 _PARAMETER = re.compile(r"/sys/module/([\w-]{1,60})/parameters/(\w{1,100}):(.{0,4096})")

@@ -42,7 +42,12 @@ class Form:
         return self.argv
 
 
-_STAMP = r"(?:<\d{1,3}>)?\[ *\d{1,12}\.\d{1,9}\] |\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} [\d:]{8} \d{4}\] "
+_STAMP = (
+    r"(?:<\d{1,3}>)?\[ *\d{1,12}\.\d{1,9}(?: <\s*\d{1,12}\.\d{1,9}>)?\] "
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} [\d:]{8} \d{4}\] "
+    # `dmesg -H` and `-d`: a date now and then, and steps between.
+    r"|\[[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\] |\[ *[+<] *\d{1,12}\.\d{1,9}>?\] "
+)
 _SYSLOG = r"(?:\S{1,12} +\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16}) \S{1,255} kernel: "
 _OURS = r"(?:NVRM: |nvidia[ :-])"
 #: The kernel's answer to a load, in the words of the tool that asked.
@@ -59,6 +64,12 @@ _FORMS = (
         argv=("nvidia-smi", "-q", "-x"),
     ),
     Form("nvidia-smi -q", r"=+NVSMI LOG=+\s*$", argv=("nvidia-smi", "-q")),
+    Form(
+        "nvidia-smi -L",
+        r"GPU \d{1,3}: \S.{0,120} \(UUID: GPU-",
+        argv=("nvidia-smi", "-L"),
+        each=r"GPU \d{1,3}: |\s+MIG ",
+    ),
     Form("nvidia-smi", r"\|\s*NVIDIA-SMI \S", argv=("nvidia-smi",), each=r"[|+]|\s*$"),
     Form(
         "nvidia-smi",

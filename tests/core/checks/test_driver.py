@@ -507,9 +507,9 @@ def test_install_source(name: str) -> None:
 
 def test_a_passthrough_guest_is_judged_like_a_machine() -> None:
     host = placed(device(healthy(), numa_node=None, device_id=H100), "vm", "kvm")
-    assert {status for (check, _), status in statuses(host).items() if check.startswith("driver.")} == {
-        "pass"
-    }
+    found = {status for (check, _), status in statuses(host).items() if check.startswith("driver.")}
+    # What its witnesses do not tell is left out.
+    assert found - {"skip"} == {"pass"}
 
 
 def test_a_container_without_the_gpu_fails_on_its_own_side_only() -> None:

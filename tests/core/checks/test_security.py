@@ -1,15 +1,19 @@
-"""The check of automatic updates: may the driver's libraries be replaced under running work?"""
+"""Checks of what could change or open the host: updates, unsigned sources, bulletins, nodes, keys."""
 
 from __future__ import annotations
 
 import pytest
 
 from doctor.core.finding import Status
-from doctor.core.host import Absent, Host, PackageChange
+from doctor.core.host import Absent, DeviceNode, Host, PackageChange
+from doctor.core.versions import Dotted
 from tests.core.hosts import (
+    H100,
     NOT_THERE,
     REASONS,
+    RTX_5090,
     answer,
+    devices,
     driver_packages,
     expect,
     healthy,
@@ -22,6 +26,7 @@ from tests.core.hosts import (
     put,
     without,
 )
+from tests.core.pairs_machine import entry, sources
 
 ON = {"automatic_updates": known_of(value=True)}
 UNREAD = Absent(reason="denied")
@@ -90,3 +95,116 @@ def test_it_is_advice_and_no_reason_for_a_verdict() -> None:
     assert report.verdict == "ready"
     assert report.causes == ()
     assert [c.id for c in report.advice] == ["policy.driver_auto_upgrade_unfenced"]
+
+
+# --- sources, bulletins, nodes, keys --------------------------------------------------------------
+
+MODERN = put(healthy(), "driver.kernel_version", Dotted("580.178.04"))
+
+MORE: dict[str, tuple[str, Host, Status, str, str]] = {
+    "signed": (
+        "security.unverified_repositories",
+        sources(entry(checks_signature=True)),
+        "pass",
+        "",
+        "no entry",
+    ),
+    "file does not say": ("security.unverified_repositories", sources(entry()), "pass", "", "no entry"),
+    "trusted=yes": (
+        "security.unverified_repositories",
+        sources(entry(checks_signature=False)),
+        "warn",
+        "/etc/apt/sources.list.d/cuda.list",
+        "without a signature",
+    ),
+    "a stranger's without a signature": (
+        "security.unverified_repositories",
+        sources(entry(uri="https://repo.example.org/debian", checks_signature=False)),
+        "pass",
+        "",
+        "no entry",
+    ),
+    "one that is switched off": (
+        "security.unverified_repositories",
+        sources(entry(checks_signature=False, is_enabled=False)),
+        "pass",
+        "",
+        "no entry",
+    ),
+    "no bulletin": ("security.driver_advisory", MODERN, "pass", "", "none for 580.178.04"),
+    "bulletins": (
+        "security.driver_advisory",
+        put(healthy(), "driver.kernel_version", Dotted("580.95.05")),
+        "pass",
+        "",
+        "open bulletin",
+    ),
+    "a data-center card is mended earlier": (
+        "security.driver_advisory",
+        put(devices(healthy(), device_id=H100), "driver.kernel_version", Dotted("580.159.04")),
+        "pass",
+        "",
+        "none for 580.159.04",
+    ),
+    "a GeForce card is mended later": (
+        "security.driver_advisory",
+        put(devices(healthy(), device_id=RTX_5090), "driver.kernel_version", Dotted("580.159.04")),
+        "pass",
+        "",
+        "one open bulletin 5861",
+    ),
+    "a branch that got no correction": (
+        "security.driver_advisory",
+        put(healthy(), "driver.kernel_version", Dotted("525.60.13")),
+        "pass",
+        "",
+        "525.60.13 has",
+    ),
+    "root's nodes": ("security.device_nodes", healthy(), "pass", "", "mode 0666"),
+    "no nodes": ("security.device_nodes", put(healthy(), "driver.device_nodes", ()), "pass", "", "no nodes"),
+    "a user's node": (
+        "security.device_nodes",
+        put(
+            healthy(),
+            "driver.device_nodes",
+            (DeviceNode(path="/dev/nvidia0", mode="0666", owner="eve:users"),),
+        ),
+        "warn",
+        "/dev/nvidia0",
+        "eve",
+    ),
+    "no key waits": ("security.pending_keys", put(healthy(), "machine.pending_keys", ()), "pass", "", "none"),
+    "a key waits": (
+        "security.pending_keys",
+        put(healthy(), "machine.pending_keys", ("CN=dkms",)),
+        "pass",
+        "CN=dkms",
+        "waits",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_more(name: str) -> None:
+    check_id, host, status, subject, words = MORE[name]
+    expect(host, check_id, status, subject, words)
+
+
+@pytest.mark.parametrize(
+    ("check_id", "fact"),
+    [
+        ("security.unverified_repositories", "machine.repositories"),
+        ("security.driver_advisory", "driver.kernel_version"),
+        ("security.device_nodes", "driver.device_nodes"),
+        ("security.pending_keys", "machine.pending_keys"),
+    ],
+)
+def test_without_its_fact_it_is_not_known(check_id: str, fact: str) -> None:
+    expect(without(healthy(), [fact], "denied"), check_id, "unknown", "")
+
+
+def test_where_they_do_not_apply() -> None:
+    expect(in_container(), "security.unverified_repositories", "skip", "")
+    expect(in_container(), "security.pending_keys", "skip", "")
+    expect(in_wsl2(), "security.driver_advisory", "skip", "")
+    expect(in_wsl2(), "security.device_nodes", "skip", "")

@@ -85,3 +85,28 @@ int nvmlDeviceGetTotalEccErrors(struct device *d, int kind, int counter, uint64_
 int nvmlDeviceGetClockInfo(struct device *d, int kind, unsigned *out) { (void)d; *out = kind == 2 ? 3201 : 345; return 0; }
 int nvmlDeviceGetMigMode(struct device *d, unsigned *now, unsigned *pending) { (void)d; (void)now; (void)pending; return 3; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(struct device *d, uint64_t *out) { (void)d; *out = 4; return 0; }
+int nvmlDeviceGetUtilizationRates(struct device *d, unsigned out[2]) { out[0] = 40 + d->index; out[1] = 5; return 0; }
+
+/* Four links, one of them down on GPU 0; a fifth is an invalid argument. */
+int nvmlDeviceGetNvLinkState(struct device *d, unsigned link, unsigned *active) {
+  if (link >= 4) return 2;
+  *active = !(d->index == 0 && link == 3);
+  return 0;
+}
+
+struct field {
+  unsigned id, scope;
+  long long timestamp, latency;
+  unsigned type, result;
+  unsigned long long value;
+};
+
+/* Counters by link on GPU 0, as Hopper has them; on the others the sums of older cards. */
+int nvmlDeviceGetFieldValues(struct device *d, int count, struct field *fields) {
+  for (int i = 0; i < count; i++) {
+    unsigned is_by_link = fields[i].id >= 161 && fields[i].id <= 163, is_sum = fields[i].id == 52;
+    fields[i].result = d->index == 0 ? (is_by_link ? 0 : 3) : (is_sum ? 0 : 3);
+    fields[i].value = is_by_link ? fields[i].scope : 70;
+  }
+  return 0;
+}
