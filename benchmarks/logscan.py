@@ -25,20 +25,20 @@ SHARE_OF_GREP = 0.5
 ALTERNATION_MIB = 32
 """`re` with one alternation is so slow that it gets the beginning only; its rate is the same."""
 
-#: Lines of a serving host that is well; `{n}` are numbers. Some hold words that signatures look for.
+#: Lines of a serving host that is well; `{n}` and `{m}` are numbers, `{h}` a hash. Some hold words that signatures look for.
 _ORDINARY = (
-    'INFO 11-30 09:{n:02d}:12 [loggers.py:127] Engine 000: Avg prompt throughput: {m}.3 tokens/s, Running: {n} reqs',
-    "(APIServer pid={m}) INFO:     10.0.{n}.7:4{m} - \"POST /v1/chat/completions HTTP/1.1\" 200 OK",
-    "Nov 30 09:{n:02d}:41 gpu-node kernel: [{m}.{n:06d}] audit: type=1400 audit(1764493901.{n}:{m}): apparmor=\"ALLOWED\"",
+    "INFO 11-30 09:{n:02d}:12 [loggers.py:127] Engine 000: Avg prompt throughput: {m}.3 tokens/s, {n} reqs",
+    '(APIServer pid={m}) INFO:     10.0.{n}.7:4{m} - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+    "Nov 30 09:{n:02d}:41 node kernel: [{m}.{n:06d}] audit: type=1400 audit(1764493901.{n}:{m}): ALLOWED",
     "node:{m}:{m} [{n}] NCCL INFO Channel {n:02d}/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
-    '{{"time":"2026-11-30T09:{n:02d}:01.{m}Z","level":"info","msg":"request finished","id":"cmpl-{m}","tokens":{n}}}',
-    "2026-11-30T09:{n:02d}:55.{m}Z stdout F INFO request {m} finished in {n} ms, cached tokens {m}, not retried",
-    "Nov 30 09:{n:02d}:02 gpu-node systemd[1]: Started session-{m}.scope - Session {m} of User serving.",
-    "Nov 30 09:{n:02d}:03 gpu-node kubelet[2211]: I1130 09:{n:02d}:03.{m} 2211 reconciler.go:224] volume mounted, device {n}",
-    "[11/30/2026-09:{n:02d}:07] [TRT-LLM] [I] iter = {m}, global_rank = {n}, requests = {n}, kvCache used {m} blocks",
-    "WARNING 11-30 09:{n:02d}:44 [scheduler.py:{m}] Sequence group cmpl-{m} is preempted by recompute mode, {n} free blocks",
-    "Nov 30 09:{n:02d}:29 gpu-node containerd[1812]: time=\"2026-11-30T09:{n:02d}:29Z\" level=info msg=\"container {m} running\"",
-    "DEBUG 11-30 09:{n:02d}:31 [shm_broadcast.py:{m}] no error found, reader {n} ready, driver worker failed over 0 times",
+    '{{"time":"2026-11-30T09:{n:02d}:01.{m}Z","level":"info","msg":"finished","id":"cmpl-{h}","n":{n}}}',
+    "2026-11-30T09:{n:02d}:55.{m}Z stdout F INFO request {m} finished in {n} ms, cached tokens, not retried",
+    "Nov 30 09:{n:02d}:02 node systemd[1]: Started session-{m}.scope - Session {m} of User serving.",
+    "Nov 30 09:{n:02d}:03 node kubelet[2211]: I1130 09:{n:02d}:03.{m} 2211 reconciler.go:224] mounted pod {h}",
+    "[11/30/2026-09:{n:02d}:07] [TRT-LLM] [I] iter = {m}, global_rank = {n}, requests = {n}, kvCache {m}",
+    "WARNING 11-30 09:{n:02d}:44 [scheduler.py:{m}] Sequence group cmpl-{m} is preempted, {n} free blocks",
+    'Nov 30 09:{n:02d}:29 node containerd[1812]: time="09:{n:02d}:29Z" level=info msg="container {h} running"',
+    "DEBUG 11-30 09:{n:02d}:31 [shm_broadcast.py:{m}] no error found, reader {n} ready, driver failed over 0",
 )
 _MATCHING_SHARE = 0.001
 
@@ -69,7 +69,8 @@ def _lines(chance: random.Random, matching: list[str], count: int) -> Iterator[s
             yield f"Nov 30 09:{chance.randrange(60):02d}:17 gpu-node run[77]: {chance.choice(matching)}\n"
         else:
             text = chance.choice(_ORDINARY)
-            yield text.format(n=chance.randrange(60), m=chance.randrange(100_000)) + "\n"
+            hashed = f"{chance.getrandbits(64):016x}"
+            yield text.format(n=chance.randrange(60), m=chance.randrange(100_000), h=hashed) + "\n"
 
 
 # --- the three ways, each run as `logscan.py --way NAME FILE` --------------------------------------
@@ -124,7 +125,9 @@ def _run(argv: list[str]) -> tuple[int, float, float]:
 
 def main() -> int:
     """Measure and print; 1 when the bound is broken."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mib", type=int, default=256, help="size of the log (256)")
     parser.add_argument("--file", help="keep the log here, and use it when it is there")
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts (3)")
@@ -158,7 +161,12 @@ def _measure(log: Path, patterns: Path, options: argparse.Namespace) -> int:
         rounds = options.rounds if name != "alternation" else 1
         runs = [_run(argv) if argv else grep(log, patterns) for _ in range(rounds)]
         count, seconds, peak = min(runs, key=lambda run: run[1])
-        found[name] = {"count": count, "s": round(seconds, 2), "mib_per_s": round(share / seconds, 1), "peak_mib": round(peak)}
+        found[name] = {
+            "count": count,
+            "s": round(seconds, 2),
+            "mib_per_s": round(share / seconds, 1),
+            "peak_mib": round(peak),
+        }
     ratio = round(found["scanner"]["mib_per_s"] / found["grep"]["mib_per_s"], 2)
     is_well = ratio >= SHARE_OF_GREP and found["scanner"]["count"] == found["grep"]["count"]
     document = {"mib": round(size), "signatures": len(rows), **found, "ratio_to_grep": ratio, "ok": is_well}
@@ -171,7 +179,9 @@ def _table(document: dict[str, object]) -> str:
     for name in ("grep", "scanner", "alternation"):
         row = document[name]
         assert isinstance(row, dict)
-        lines.append(f"{name:<12} {row['mib_per_s']:>8} MiB/s  {row['count']:>8} lines  {row['peak_mib']:>5} MiB peak")
+        lines.append(
+            f"{name:<12} {row['mib_per_s']:>8} MiB/s  {row['count']:>8} lines  {row['peak_mib']:>5} MiB peak"
+        )
     lines.append(f"scanner / grep: {document['ratio_to_grep']} (at least {SHARE_OF_GREP})")
     return "\n".join(lines)
 

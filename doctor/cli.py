@@ -185,6 +185,7 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
     commands = parser.add_subparsers(metavar="COMMAND")
     adders = {"check": _add_check, "collect": _add_collect, "matrix": _add_matrix, "config": _add_config}
+    adders |= {"explain": _add_explain}
     adders |= {"report": _add_report, "completion": _add_shell}
     for name, add in adders.items():
         if only in (name, "") or only not in adders:
@@ -316,7 +317,7 @@ def _add_check(commands: _Commands) -> None:  # type: ignore[valid-type]
         "--from",
         dest="bundle",
         metavar="FILE",
-        help="instead of this host: a bundle of `collect`, an nvidia-bug-report.log[.gz], or pasted output of"
+        help="instead of this host: an nvidia-bug-report.log[.gz], a bundle of `collect`, or pasted output of"
         " nvidia-smi, collect_env, dmesg, dkms status, lspci -nn, and the like",
     )
     _add_source(one)
@@ -345,6 +346,28 @@ def _add_collect(commands: _Commands) -> None:  # type: ignore[valid-type]
     one.add_argument("--redact", action="store_true", help="replace names, users, addresses, serials, UUIDs")
     one.add_argument("--list-items", action="store_true", help="list what is collected, and why, and end")
     one.add_argument("--facts", action="store_true", help="print the facts (mopt.host/1) instead of saving")
+
+
+def _add_explain(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(
+        commands, "explain", "name the causes of an error text or log, or show an id", "explain:run"
+    )
+    one.add_argument(
+        "text",
+        nargs="*",
+        metavar="TEXT|FILE|ID",
+        help="an error text, a log of any size, a bundle, the id of a finding or cause; - is stdin",
+    )
+    one.add_argument(
+        "--from", dest="bundle", metavar="FILE", help="let the facts of that host decide: as of `check`"
+    )
+    one.add_argument("--host", dest="live", action="store_true", help="let the facts of this host decide")
+    one.add_argument("--timeout", metavar="S", help="seconds for the collection of `--host` (15)")
+    one.add_argument("--json", action="store_true", help="the answer as JSON (mopt.explain/1)")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE")
+    one.add_argument("-v", "--verbose", action="store_true", help="every cause with its lines and remedy")
+    _add_overlay(one)
+    _add_look(one)
 
 
 def _add_matrix(commands: _Commands) -> None:  # type: ignore[valid-type]

@@ -34,6 +34,7 @@ EXIT_CODES: dict[int, str] = {
 COMMAND_CODES: dict[str, dict[int, str]] = {
     "check": {0: "ready", 1: "not ready", 3: "could not tell"},
     "collect": {0: "written", 3: "could not tell: the collector gave no report"},
+    "explain": {0: "a cause named, or a page shown", 3: "nothing in the text is known"},
     "matrix": {0: "done", 1: "no such row, or a conflict", 3: "could not tell"},
     "matrix show": {0: "shown", 1: "the matrix has no such row"},
     "matrix pick": {0: "a stack", 1: "a conflict: no stack", 3: "could not tell"},

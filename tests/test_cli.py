@@ -126,7 +126,7 @@ def test_a_bad_timeout_of_the_environment_names_the_variable(run, monkeypatch) -
 
 
 def test_matrix_faults_are_all_listed(run, monkeypatch) -> None:
-    def faulty() -> None:
+    def faulty(**_: object) -> None:
         raise MatrixError("2 faults", problems=("gpus.yaml:3: a", "gpus.yaml:9: b"), hints=("mend them",))
 
     monkeypatch.setattr("doctor.commands.verdict.load_matrix", faulty)

@@ -68,6 +68,7 @@ def test_a_bad_goal_is_refused_before_anything_is_collected(run: Any, monkeypatc
         ("vlm==1", "no component `vlm`"),
         ("vllm=1", "no term of a goal"),
         ("use=fp9", "use=fp9"),
+        ("", "names nothing"),
         ("driver==abc", "`driver==abc`"),
         ("@/none/such.yaml", "cannot be read"),
     ):
@@ -188,3 +189,17 @@ def test_root_reads_no_goal_file_of_somebody_else(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("doctor.config.ownership_faults", lambda _path: iter(("`x` is owned by uid 1000",)))
     with pytest.raises(ConfigError, match="root would believe the goal file"):
         read_goal_file(str(path))
+
+
+def test_the_other_policy_is_shown_whichever_was_asked_for(run: Any) -> None:
+    """With its price: repair keeps a driver of an ended branch that harden replaces."""
+    arguments = ("matrix", "pick", "--from", str(HOSTS / "healthy-debian-12"), "--goal")
+    asked = json.loads(run(*arguments, "torch==2.6.0,policy=harden", "--json")[1])
+    plain = json.loads(run(*arguments, "torch==2.6.0", "--json")[1])
+    assert (asked["policy"], asked["other_policy"]["policy"]) == ("harden", "repair")
+    assert (plain["policy"], plain["other_policy"]["policy"]) == ("repair", "harden")
+    assert asked["other_policy"]["components"]["driver"] == plain["components"]["driver"] == "535.247.01"
+    assert plain["other_policy"]["components"]["driver"] == asked["components"]["driver"]
+    text = " ".join(run(*arguments, "torch==2.6.0")[1].split())
+    assert "policy harden: driver 580.178.04" in text
+    assert "min, reboot)" in text

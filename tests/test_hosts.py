@@ -134,7 +134,8 @@ def test_first_cause(name: str) -> None:
 def test_one_fault_gives_one_certain_cause(name: str) -> None:
     want, causes = expected(name), report(name).causes
     assert len(causes) == (1 if want.first_cause else 0), [(c.id, c.findings) for c in causes]
-    if want.verdict == "not_ready":
+    # What fails may have a cause that only another scope can settle: `unknown`, with its candidates.
+    if want.verdict == "not_ready" and want.first_cause != "unknown":
         assert causes[0].is_certain, (causes[0].deciding_facts, causes[0].tied_with)
         assert causes[0].remedy is not None
 

@@ -102,6 +102,7 @@ def _top_level(path: Path) -> Iterator[str]:
 
 #: Areas whose checks fill more than the module of their name.
 MORE_MODULES = {
+    "container": ("injection",),
     "kernel": (
         "history",
         "build",
@@ -115,9 +116,11 @@ MORE_MODULES = {
         "use",
     ),
     "system": (
+        "goal",
         "machine",
         "sources",
     ),
+    "engine": ("goal",),
 }
 
 

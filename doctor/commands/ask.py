@@ -132,6 +132,9 @@ def is_goal_file(text: str) -> bool:
 
 def goal_of(texts: Sequence[str], named: Sequence[Term] = ()) -> Goal:
     """The goal of these texts together, with the terms that were given as arguments of their own."""
+    if any(not text.strip() for text in texts):
+        # `--goal "$UNSET"` in a script must not be answered for another goal.
+        raise UsageError("`--goal` is given, and names nothing")
     goal = parse_goal(",".join(_terms_of(text) for text in texts)) if texts else PRESENT
     if not named:
         return goal

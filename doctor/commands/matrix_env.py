@@ -10,7 +10,8 @@ import msgspec
 
 from doctor.commands.ask import named_target
 from doctor.core.evidence import Evidence
-from doctor.core.fit.ground import Ground, ground_of_host, ground_of_target
+from doctor.core.fit.ground import Ground, ground_of_host
+from doctor.core.fit.of_target import ground_of_target
 from doctor.core.fit.why import elsewhere, why_environment
 from doctor.core.goal import parse_term
 from doctor.core.host import Environment, Host, Known

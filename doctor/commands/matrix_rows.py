@@ -7,6 +7,7 @@ from doctor.core.rows.base import Row
 from doctor.core.rows.package import Release, ToolRelease
 from doctor.core.rows.relation import Advisory
 from doctor.core.rows.system import KernelBuild, StableChange
+from doctor.core.rows.xid import DriverRange
 from doctor.edition.keys import KEYS, label
 
 __all__ = ["row_line", "row_text"]
@@ -87,7 +88,15 @@ def _pairs(field: str, value: object) -> list[Pair]:
         return [(name if not n else "", _build(build)) for n, build in enumerate(value)]
     if isinstance(value, tuple) and value and isinstance(value[0], StableChange):
         return [pair for change in value for pair in _change(change)]
+    if isinstance(value, tuple) and value and isinstance(value[0], DriverRange):
+        return [(name if not n else "", _range(span)) for n, span in enumerate(value)]
     return [(name, _words(field, value))]
+
+
+def _range(span: DriverRange) -> str:
+    """`R525 before 525.105.17`."""
+    since = f" from {span.since}" if span.since else ""
+    return f"R{span.branch}{since} before {span.fixed_in}" if span.fixed_in else f"R{span.branch}{since}"
 
 
 def _words(field: str, value: object) -> str:

@@ -18,8 +18,10 @@ def run(options: argparse.Namespace) -> int:
     """Explain a combination: 0 yes, 1 no, 3 unknown."""
     if options.env is not None or options.image is not None:
         from doctor.commands.matrix_env import explain_place
+        from doctor.core.site import under_rules
 
-        report = explain_place(options, matrix_of(options))
+        matrix = matrix_of(options)
+        report = under_rules(matrix, explain_place(options, matrix))
     else:
         report = explain(Universe(matrix_of(options)), options)
     if options.json:

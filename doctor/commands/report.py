@@ -11,6 +11,7 @@ import msgspec
 
 from doctor.commands.output import write_answer
 from doctor.config import Settings, load_settings
+from doctor.core.explain import ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import Host
 from doctor.core.stack import StackReport, WhyReport
@@ -95,7 +96,11 @@ def _check_text(report: CheckReport, settings: Settings, *, verbose: bool) -> by
     ).encode()
 
 
-def _other_text(document: Host | StackReport | WhyReport, settings: Settings) -> str:
+def _other_text(document: ExplainReport | Host | StackReport | WhyReport, settings: Settings) -> str:
+    if isinstance(document, ExplainReport):
+        from doctor.report.explain_text import render_explain
+
+        return render_explain(document, colour=settings.colour, ascii_only=settings.ascii_only)
     if isinstance(document, Host):
         from doctor.report.host_text import render_host
 

@@ -1,4 +1,4 @@
-"""What a text says is wrong: signatures weighed into ranked causes, and held against facts where there are any.
+"""What a text says is wrong: signatures weighed into ranked causes, held against facts where there are any.
 
 Facts come before text: a cause whose claims are false on a host is ruled out, one whose claims hold there
 stands first. A text that follows from many causes never outweighs one that speaks of a single one.
@@ -195,7 +195,7 @@ def explain(  # noqa: PLR0913 - a report is made of these
             ruled_out.append(_ruled_out(row, cases))
             continue
         ranked.append(_named(cause, row, evidence, against, counts or {}))
-    ranked += _of_host_alone(found, cases, standing, matrix)
+    ranked += _of_host_alone(found, cases, matrix)
     causes = _shortened(ranked)
     return ExplainReport(
         tool=tool,
@@ -298,9 +298,7 @@ def _matched(hits: Sequence[Hit], counts: Mapping[str, int]) -> tuple[Matched, .
     )
 
 
-def _of_host_alone(
-    found: Mapping[str, _Evidence], cases: Sequence[Case], standing: Mapping[str, Ruling], matrix: Matrix
-) -> list[Named]:
+def _of_host_alone(found: Mapping[str, _Evidence], cases: Sequence[Case], matrix: Matrix) -> list[Named]:
     """What the checks of the host name for certain, and the text does not speak of."""
     from doctor.core.judge import judge_scopes  # the checks: 30 ms of CPU that a text without a host saves
 
@@ -325,15 +323,15 @@ def _of_host_alone(
 
 
 def _shortened(ranked: Sequence[Named]) -> tuple[Named, ...]:
-    """The causes in order, without those that a better one makes noise of. Harmless ones stand behind faults."""
+    """The causes in order, without those that a better one makes noise of; harmless ones behind faults."""
     faults = sorted((n for n in ranked if not n.is_harmless), key=_rank)
     harmless = sorted((n for n in ranked if n.is_harmless), key=_rank)
     first = faults[0].score if faults else 0.0
     kept = [n for n in faults if n.score >= first * _SHARE_MIN]
     # Where all that speaks for a fault is general, a harmless reading of the text is as good.
     if harmless and first < _LIKELY:
-        return tuple((*harmless[:2], *kept))[:_CAUSES_MAX]
-    return tuple((*kept[:_CAUSES_MAX], *harmless[:1]))
+        return (*harmless[:2], *kept)[:_CAUSES_MAX]
+    return (*kept[:_CAUSES_MAX], *harmless[:1])
 
 
 def _rank(named: Named) -> tuple[float, int, str]:

@@ -15,6 +15,7 @@ from doctor.core.link import Because, Change, GoalStack
 from doctor.core.relate.site import rule_words
 from doctor.core.resolve import Resolution, ask
 from doctor.core.rows.site import RuleKind, SiteRule
+from doctor.core.site import breaks
 from doctor.core.solve.universe import Universe
 from doctor.core.target import Target
 from doctor.core.target_host import target_of
@@ -177,15 +178,11 @@ def judge_rules(case: Case) -> Iterator[Outcome]:
             if kind == "mirror" or (rule.component in _OF_DRIVER and target.driver_kind in _NOT_OURS):
                 continue
             for scope, raw in _places(case, rule.component, there):
-                version = _parsed(universe, rule.component, raw)
-                sets = [universe.set_of(rule.component, spec) for spec in rule.versions]
-                if version is None:
-                    continue
                 where = "" if scope == "host" else f" in {scope}"
-                if any(one.has(version) for one in sets) is (kind == "pin"):
-                    yield passed(f"{rule.component} {version}{where}", subject=rule.component)
+                if breaks(universe, kind, rule, raw):
+                    yield _broken(kind, rule, overlay.name, f"{raw}{where}")
                 else:
-                    yield _broken(kind, rule, overlay.name, f"{version}{where}")
+                    yield passed(f"{rule.component} {raw}{where}", subject=rule.component)
 
 
 def _places(case: Case, component: str, there: dict[str, str]) -> Iterator[tuple[str, str]]:

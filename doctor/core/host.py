@@ -472,6 +472,9 @@ class Gpu(Value, frozen=True, kw_only=True):
     """`none`, `reset`, `reboot`, `drain_p2p`, … as the driver asks for it."""
     gsp_firmware: str | None = None
     fabric_state: str | None = None
+    """`completed`, `in_progress`, `not_started`, `not_supported`."""
+    fabric_status: str | None = None
+    """How that ended, once the state is `completed`: `success`, or the error."""
     process_count: int | None = None
     processes: tuple[GpuProcess, ...] | None = None
     """Who uses it now; None when that was not said."""

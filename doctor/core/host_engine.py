@@ -75,6 +75,8 @@ class Environment(Value, frozen=True, kw_only=True):
     bundled: tuple[Bundled, ...] = ()
     libraries: tuple[str, ...] = ()
     """CUDA, NCCL and TensorRT libraries that it brings, by path."""
+    libcuda: tuple[str, ...] = ()
+    """Each libcuda in its own library directories, which shadows the driver's."""
     ptxas: Dotted | None = None
     """The CUDA release of the assembler that triton brings."""
     libstdcxx: Dotted | None = None

@@ -12,7 +12,8 @@ __all__ = ["LogLine", "body_of", "log_lines", "plain"]
 
 #: CSI and OSC sequences, as bytes of a terminal or as JSON wrote them, and what a log viewer leaves of them.
 _COLOUR = pattern(
-    r"\x1b\[[0-?]{0,32}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)|\\u001[bB]\[[0-9;]{0,16}[A-Za-z]"
+    r"\x1b\[[0-?]{0,32}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,500}(?:\x07|\x1b\\)"
+    r"|\\u001[bB]\[[0-9;]{0,16}[A-Za-z]"
     r"|\\x1[bB]\[[0-9;]{0,16}[A-Za-z]|\^\[\[[0-9;]{0,16}[A-Za-z]|#033\[[0-9;]{0,16}[A-Za-z]|\x1b[@-_]?"
 )
 _CONTROL = pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
@@ -20,7 +21,7 @@ _SPACES = pattern(r"[ \t\u00a0\u3000]+")
 _NAMED = pattern(r"&(?:quot|#34|#39|apos|lt|gt|amp|nbsp);")
 _NAMES = {"&quot;": '"', "&#34;": '"', "&#39;": "'", "&apos;": "'", "&lt;": "<", "&gt;": ">", "&amp;": "&"}
 #: Word processors and translated messages have typographic quotes where the program printed plain ones.
-_QUOTES = str.maketrans({"‘": "'", "’": "'", "`": "'", "´": "'", "“": '"', "”": '"', "„": '"', "…": "..."})
+_QUOTES = str.maketrans(dict.fromkeys("\u2018\u2019`\u00b4", "'") | dict.fromkeys("\u201c\u201d\u201e", '"'))
 
 _CLOCK = r"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DAY = r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}"
@@ -40,7 +41,10 @@ _PREFIXES = tuple(
         r"[EWIF]\d{4} [\d:.]{8,20} +\d{1,10} \S{1,80}:\d{1,6}\] ",
         r"(?:stdout|stderr) [FP] ",
         r"[\w.-]{1,80} {1,40}\| ",
-        r"(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:? ?(?:\[[\w./-]{1,80}(?::\d{1,6})?\]:? )?",
+        (
+            r"(?:TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:? ?"
+            r"(?:\[[\w./-]{1,80}(?::\d{1,6})?\]:? )?"
+        ),
         r"\[[\w./-]{1,80}\.(?:py|cc|cpp|cu|go|rs|h)(?::\d{1,6})?\] ",
         r"\((?:[\w.-]{1,60} )?pid=\d{1,10}(?:, ip=[\w.:]{1,60})?\) ",
         r"\[(?:rank|default|RANK )?\d{1,5}\]:? ?",

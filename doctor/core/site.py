@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from doctor.core.chain import components_of
 from doctor.core.goal import Policy
+from doctor.core.matrix import Matrix
 from doctor.core.relate.site import refused, rule_words
 from doctor.core.resolve import Resolution, ask
 from doctor.core.rows.base import Row
+from doctor.core.rows.site import RuleKind, SiteRule
 from doctor.core.solve.frame import Mode
 from doctor.core.solve.universe import Universe
-from doctor.core.stack import Because
+from doctor.core.stack import Because, WhyReport
 from doctor.core.target import Target
 
-__all__ = ["overlay_effect"]
+__all__ = ["breaks", "overlay_effect", "under_rules"]
 
 _OWN = "overlay-row"
 
@@ -36,6 +40,44 @@ def overlay_effect(
         return ()
     links = (*_refusals(found, theirs), *_new_rows(found))
     return links or (_differs(found, ours, theirs),)
+
+
+def under_rules(matrix: Matrix, report: WhyReport) -> WhyReport:
+    """An answer about an environment that was judged by its files, under the rules of the overlays.
+
+    What a site forbids may well run there; the answer is no all the same, and says whose it is.
+    """
+    if not matrix.overlays:
+        return report
+    universe = Universe(matrix)
+    broken = []
+    for overlay in matrix.overlays:
+        for kind, rule in overlay.rules:
+            raw = report.components.get(rule.component) or report.target.version(rule.component)
+            if raw and kind != "mirror" and breaks(universe, kind, rule, raw):
+                words = rule_words(kind, rule, overlay.name)
+                text = f"{rule.component} {raw} {words}: {rule.reason}"
+                broken.append(_link(rule.component, f"overlay-{kind}", text, rule))
+    if not broken:
+        return msgspec.structs.replace(report, overlays=matrix.overlay_names)
+    return msgspec.structs.replace(
+        report,
+        compatible="no",
+        exit_code=1,
+        because=(*broken, *(report.because if report.compatible == "no" else ())),
+        overlays=matrix.overlay_names,
+        overlay_effect=tuple(broken),
+    )
+
+
+def breaks(universe: Universe, kind: RuleKind, rule: SiteRule, raw: str) -> bool:
+    """Whether a version is one that a rule takes away. False for a text that is no version."""
+    try:
+        version = universe.version(rule.component, raw)
+    except ValueError:
+        return False
+    inside = any(universe.set_of(rule.component, spec).has(version) for spec in rule.versions)
+    return inside is (kind == "forbid")
 
 
 def _refusals(found: Resolution, theirs: dict[str, str]) -> Iterator[Because]:

@@ -134,7 +134,7 @@ _COMMON = frozenset(
     "error failed fail found not device driver kernel running ready cache memory available required missing"
     " unknown invalid symbol container enabled disabled install installed newer stale while hours slice exit"
     " init stderr cannot denied rejected require requires supported support version failure reload blocks"
-    " nvidia torch cuda linux gpu gpus instance corrupt process request level warning info debug".split()
+    " nvidia torch cuda linux gpu gpus instance corrupt process request level warning info debug".split()  # noqa: SIM905 - 60 quoted words are no easier to read
 )
 
 
@@ -166,7 +166,11 @@ def as_ere(text: str) -> str:
 
 def _ere(name: str, value: Any) -> str:
     if name == "LITERAL":
-        return f"[{chr(value)}]" if chr(value) in r".[*+?{}()|$" else {"^": r"\^", "\\": r"\\"}.get(chr(value), chr(value))
+        return (
+            f"[{chr(value)}]"
+            if chr(value) in r".[*+?{}()|$"
+            else {"^": r"\^", "\\": r"\\"}.get(chr(value), chr(value))
+        )
     if name == "ANY":
         return "."
     if name == "AT":
@@ -245,4 +249,8 @@ def _shape_of_one(name: str, value: Any) -> str:
     if not any(found.match(character) for character in VARIES):
         return written
     left = [chr(n) for n in range(1, 128) if chr(n) not in VARIES + "\n" and found.match(chr(n))]
-    return "[" + "".join(map(re.escape, left)) + ("\x80-\xff" if found.match("\xe9") else "") + "]?" if left else ""
+    return (
+        "[" + "".join(map(re.escape, left)) + ("\x80-\xff" if found.match("\xe9") else "") + "]?"
+        if left
+        else ""
+    )

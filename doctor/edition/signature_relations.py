@@ -30,7 +30,8 @@ def judge_signatures(tables: Tables, faults: Faults) -> None:
         if "causes" not in tables.incomplete:
             _judge_causes(located, known, faults)
         if len(faults) == before:
-            row = msgspec.structs.replace(row, literals=literals_of(row.pattern), shape=shape_pattern(row.pattern))
+            found = {"literals": literals_of(row.pattern), "shape": shape_pattern(row.pattern)}
+            row = msgspec.structs.replace(row, **found)
             _judge_examples(located.replace(row), faults)
         filled.append(located.replace(row))
     tables["signatures"] = filled

@@ -5,6 +5,7 @@ Nothing of an environment is imported or executed. Of its text files only lines 
 so that a link planted in somebody's home cannot carry another file into a bundle.
 """
 
+import errno
 import os
 import re
 
@@ -87,7 +88,10 @@ LIBRARY = (
     r"lib(cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvinfer|nvinfer_plugin|cuda|tensorrt_llm|torch_cuda|mpi"
     r"|stdc\+\+)(-[0-9a-f]{6,12})?\.so[.\d]*$"
 )
+CUDA_LIBRARY = r"lib(cudart|cublas|cublasLt|nvrtc)\.so\.\d+$"
 PTXAS = ("triton/backends/nvidia/bin/ptxas", "triton/backends/nvidia/bin/ptxas-blackwell")
+#: A libcuda of its own: conda's compat package, somebody's copy. (`lib/stubs` is for linkers alone.)
+LIBCUDA = ("/lib/libcuda.so.1", "/lib64/libcuda.so.1", "/cuda-compat/libcuda.so.1", "/compat/libcuda.so.1")
 #: What just-in-time builds take when nothing names another compiler.
 COMPILERS = ("/usr/bin/gcc", "/usr/bin/cc", "/usr/bin/clang", "/usr/local/bin/gcc", "/usr/local/bin/cc")
 MPI_NAMES = ("libmpi.so.40", "libmpi.so.12", "libmpi.so")
@@ -226,11 +230,25 @@ def _describe(where: "Where", prefix: str, sites: "list[str]", names: "dict[str,
         "programs": [f"{prefix}/bin/{name}" for name in tools] + [p for p in COMPILERS if root.exists(p)],
         "headers": _headers(root, prefix, config, sites),
         "mpi": _mpi(where, prefix),
+        "libcuda": [_text(path) for path in (prefix + place for place in LIBCUDA) if root.exists(path)],
         "standard_library": elf.scan(root, prefix + "/lib/libstdc++.so.6", elf.GLIBCXX),
     }  # type: Document
     for site in sites:
         _look_at_site(root, site, names[site], said)
+    said.setdefault("libraries", []).extend(_loadable(where, prefix, said))  # type: ignore[attr-defined]
     return said
+
+
+def _loadable(where: "Where", prefix: str, said: "Document") -> "list[str]":
+    """CUDA libraries that extensions ask for and that lie in its own `lib`, or where the loader looks."""
+    linked = said.get("linked", {}).values()  # type: ignore[attr-defined]
+    wanted = {name for one in linked for name in one["needs"] if re.match(CUDA_LIBRARY, name)}
+    found = []
+    for soname in sorted(wanted)[:16]:
+        folders = [prefix + "/lib", *where.caller.library_dirs()]
+        places = [f"{folder}/{soname}" for folder in folders if where.root.exists(f"{folder}/{soname}")]
+        found += [_text(path) for path in (*places, where.default_file(soname)) if path][:1]
+    return found
 
 
 def _kind(root: "Root", prefix: str, is_venv: bool) -> str:
@@ -280,11 +298,30 @@ def _distributions(sites: "list[str]", names: "dict[str, list[str]]") -> "list[s
 
 
 def _headers(root: "Root", prefix: str, config: "dict[str, str]", sites: "list[str]") -> "dict[str, bool]":
-    """Whether `Python.h` is there for each interpreter: in the prefix, or where its base lies."""
-    bases = [prefix] + [b for b in (config.get("home", "").rpartition("/bin")[0],) if b.startswith("/")]
-    minors = {m.group(1) for m in (re.search(r"/python(3\.\d{1,2})/", site) for site in sites) if m}
-    places = {minor: [f"{base}/include/python{minor}/Python.h" for base in bases] for minor in minors}
-    return {minor: any(root.exists(path) for path in paths) for minor, paths in sorted(places.items())}
+    """Whether `Python.h` is there for each interpreter: in the prefix, or where its base lies.
+
+    An interpreter whose headers this user may not look for is left out.
+    """
+    home = config.get("home", "").rpartition("/bin")[0]
+    bases = [prefix] + [home] * home.startswith("/")
+    found = {}
+    for site in sites:
+        minor = re.search(r"/python(3\.\d{1,2})/", site)
+        if minor:
+            paths = [f"{base}/include/python{minor.group(1)}/Python.h" for base in bases]
+            answers = [_is_there(root, path) for path in paths]
+            if True in answers or None not in answers:
+                found[minor.group(1)] = True in answers
+    return found
+
+
+def _is_there(root: "Root", path: str) -> "bool | None":
+    """None where that cannot be told."""
+    try:
+        os.close(root.open(path))
+    except OSError as exc:
+        return False if exc.errno in (errno.ENOENT, errno.ENOTDIR) else None
+    return True
 
 
 def _mpi(where: "Where", prefix: str) -> str:

@@ -285,7 +285,8 @@ def _ask_nvlinks(gpu: _Gpu) -> None:
             break
         states.append(_plain(state))
     if not states:
-        gpu.tell("nvlinks", None, error)
+        # A card without NVLink may call its first link an invalid argument.
+        gpu.tell("nvlinks", None, "Not Supported" if error == "Invalid Argument" else error)
         return
     counts = {}  # type: dict[str, int]
     by_link = [(name, (field, link)) for name, field, _ in NVLINK_ERROR_FIELDS for link in range(len(states))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known, Packages
@@ -116,7 +117,9 @@ def _subnet_manager(evidence: Evidence, packages: Fact[Packages]) -> Fact[str]:
         version = next((p.version for p in packages.value.installed if p.name == "nvlsm"), None)
         if version is not None:
             return Known(value=version, origin=packages.origin)
-        if is_present(evidence, "/usr/bin/nvlsm") is not True:
+        item = evidence.item(packages.origin)
+        was_asked = item is not None and any(fnmatchcase("nvlsm", word) for word in item.argv[1:])
+        if was_asked and is_present(evidence, "/usr/bin/nvlsm") is not True:
             return Absent(reason="not_installed", origin=packages.origin)
     return absent(stat_of(evidence, "/usr/bin/nvlsm"))
 
@@ -211,7 +214,7 @@ def _smi_errors(evidence: Evidence) -> dict[str, int]:
 def _imex_class(evidence: Evidence) -> Fact[bool]:
     reading = evidence.file(_DEVICES)
     if reading.has_data:
-        found = re.search(rb"^\s*\d+ nvidia-caps-imex-channels\s*$", reading.data, re.MULTILINE)
+        found = re.search(rb"^[ \t]{0,8}\d{1,6} nvidia-caps-imex-channels[ \t\r]{0,8}$", reading.data, re.MULTILINE)
         return Known(value=found is not None, origin=reading.origin)
     if reading.status is None and is_present(evidence, _CHANNELS) is not None:
         # The list is read only where the driver is loaded.

@@ -117,6 +117,7 @@ def _gpu(number: int, row: dict[str, object]) -> Gpu:
         recovery_action=_recovery(row),
         gsp_firmware=string(row.get("gsp_firmware_version")),
         fabric_state=_fabric(row),
+        fabric_status=_fabric_status(row),
         process_count=_process_count(row),
         processes=_processes(row),
         utilisation_percent=_percent(at(row, "utilization_rates", "gpu")),
@@ -162,15 +163,19 @@ def _recovery(row: dict[str, object]) -> str | None:
 
 
 def _fabric(row: dict[str, object]) -> str | None:
-    state = next(
-        (
-            n
-            for n in (integer(at(row, name, "state")) for name in ("gpu_fabric_info", "gpu_fabric_info_v"))
-            if n is not None
-        ),
-        None,
-    )
+    state = _fabric_number(row, "state")
     return None if state is None else _FABRIC.get(state, f"unknown_{state}")
+
+
+def _fabric_number(row: dict[str, object], part: str) -> int | None:
+    values = (integer(at(row, name, part)) for name in ("gpu_fabric_info", "gpu_fabric_info_v"))
+    return next((n for n in values if n is not None), None)
+
+
+def _fabric_status(row: dict[str, object]) -> str | None:
+    """An nvmlReturn; it means something only once the state is *completed*."""
+    status = _fabric_number(row, "status") if _fabric(row) == "completed" else None
+    return None if status is None else "success" if status == 0 else f"error_{status}"
 
 
 def _process_count(row: dict[str, object]) -> int | None:

@@ -94,7 +94,7 @@ def read_pcie_errors(evidence: Evidence) -> Fact[dict[str, int]]:
         return why_not
     counted = [(_reports(log), log) for log in logs]
     best, log = max(counted, key=lambda pair: sum(pair[0].values()))
-    return Known(value=dict(best.most_common(_EVENTS_MAX)), origin=log.origin)
+    return Known(value=dict(sorted(best.items(), key=lambda pair: -pair[1])[:_EVENTS_MAX]), origin=log.origin)
 
 
 def _reports(log: Reading) -> Counter[str]:

@@ -84,6 +84,7 @@ def _environment(prefix: str, said: Document, glibc: Dotted | None) -> Environme
         glibc_tag_of=tag_of,
         bundled=tuple(_bundled(said)),
         libraries=tuple(_texts(said.get("libraries"))),
+        libcuda=tuple(_texts(said.get("libcuda"))),
         ptxas=_newest(_strings(said.get("ptxas")).values()),
         libstdcxx=dotted(string(said.get("standard_library"))),
         has_headers=headers,

@@ -217,6 +217,7 @@ def _gpu(number: int, node: Node) -> Gpu:
         recovery_action=_recovery(node),
         gsp_firmware=_text(node, "gsp_firmware_version"),
         fabric_state=_snake(_text(node, "fabric", "state")),
+        fabric_status=_fabric_status(node),
         process_count=_process_count(node),
         processes=_processes(node),
         utilisation_percent=whole(_text(node, "utilization", "gpu_util")),
@@ -229,6 +230,12 @@ def _gpu(number: int, node: Node) -> Gpu:
 
 def _snake(text: str | None) -> str | None:
     return None if text is None else re.sub(r"\W+", "_", text.lower()).strip("_")
+
+
+def _fabric_status(node: Node) -> str | None:
+    """`Success`, or an error; it means something only once the state is *completed*."""
+    is_done = _snake(_text(node, "fabric", "state")) == "completed"
+    return _snake(_text(node, "fabric", "status")) if is_done else None
 
 
 def _recovery(node: Node) -> str | None:

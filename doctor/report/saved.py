@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.core.explain import EXPLAIN_SCHEMA, ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
@@ -16,7 +17,7 @@ __all__ = ["Document", "from_json"]
 
 CHECK_SCHEMA = "mopt.check/1"
 
-Document = CheckReport | Host | StackReport | WhyReport
+Document = CheckReport | ExplainReport | Host | StackReport | WhyReport
 
 #: Saved values by the schema that they name.
 _DOCUMENTS: dict[str, type[Any]] = {
@@ -24,6 +25,7 @@ _DOCUMENTS: dict[str, type[Any]] = {
     HOST_SCHEMA: Host,
     STACK_SCHEMA: StackReport,
     WHY_SCHEMA: WhyReport,
+    EXPLAIN_SCHEMA: ExplainReport,
 }
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from doctor.core.diff import DIFF_SCHEMA, MatrixDiff
 from doctor.core.evidence import EVIDENCE_SCHEMA, Meta
+from doctor.core.explain import EXPLAIN_SCHEMA, ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
@@ -26,6 +27,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     EVIDENCE_SCHEMA: Meta,
     STACK_SCHEMA: StackReport,
     WHY_SCHEMA: WhyReport,
+    EXPLAIN_SCHEMA: ExplainReport,
     DIFF_SCHEMA: MatrixDiff,
 }
 

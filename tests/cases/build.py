@@ -24,7 +24,9 @@ from doctor.core.evidence import Evidence, Item, Meta, command_name, scope_suffi
 from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.collector import (
     CALLER_VARIABLES,
+    CONTAINER_LIBRARY_DIRS,
     DPKG_FORMAT,
+    LIBRARY_DIRS,
     PACKAGES,
     RPM_FORMAT,
     TABLE,
@@ -66,6 +68,8 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A recorded host of tests/hosts that it is, instead of a base."""
     machine: dict[str, Any] = {}
     evidence: dict[str, dict[str, Any]] = {}
+    verdict: str = ""
+    """Of `check`, where it matters beside the cause: a harmless thing leaves the host ready."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -303,6 +307,10 @@ class _Writer:
         is_rpm = found.family == "rpm"
         argv = ("rpm", "-qa", "--qf", RPM_FORMAT, *PACKAGES) if is_rpm else ("dpkg-query", "-W", f"-f={DPKG_FORMAT}", *PACKAGES)
         other = ("dpkg-query", "-W", f"-f={DPKG_FORMAT}", *PACKAGES) if is_rpm else ("rpm", "-qa", "--qf", RPM_FORMAT, *PACKAGES)
+        if found.family not in ("rpm", "dpkg"):
+            self.command(argv, None)
+            self.command(other, None)
+            return
         rows = [_package(name, told, is_rpm=is_rpm) for name, told in sorted(found.packages.items())]
         self.command(argv, {"out": "".join(rows)})
         self.command(other, None)
@@ -340,30 +348,47 @@ class _Writer:
     def rest(self, found: Items) -> None:
         """What the collector asks for besides: it is not there."""
         for row in TABLE:
-            if row.needs and not any(key.partition(":")[2].startswith(row.needs) for key in self.items):
+            if row.needs and not self.is_there(row.needs):
+                self.stat(row.needs, None)
+                if row.argv:
+                    self.command(row.argv, None)
                 continue
             if row.argv:
                 if not any("<" in word for word in row.argv):
                     self.command(row.argv, None)
                 continue
             kind, _, pattern = row.text.partition(":")
-            for path in braces(pattern) if kind in ("file", "stat") else ():
-                if "<" in path:
-                    continue
-                if "*" in path:
-                    self.listed(path.split("*")[0].rsplit("/", 1)[0])
-                elif kind == "file":
-                    self.file(path, None)
-                else:
-                    self.stat(path, None)
-            if kind not in ("file", "stat") and kind not in self.items:
-                self.document(kind, None) if kind not in ("cuinit-caller", "docker", "environments") else None
+            if kind in ("file", "stat"):
+                self.rest_of(kind, pattern)
+            elif kind not in self.items and kind not in ("cuinit-caller", "environments"):
+                self.document(kind, None)
+
+    def rest_of(self, kind: str, pattern: str) -> None:
+        """Paths of one row: what was looked for and is not there, and the directories that were listed."""
+        for path in braces(pattern):
+            if path.startswith(("<libdir>", "<containerdir>")):
+                for folder in LIBRARY_DIRS if path.startswith("<libdir>") else CONTAINER_LIBRARY_DIRS:
+                    self.listed(folder)
+            elif "<" in path:
+                continue
+            elif "*" in path:
+                self.listed(path.split("*")[0].rsplit("/", 1)[0])
+            elif kind == "file":
+                self.file(path, None)
+            else:
+                self.stat(path, None)
+
+    def is_there(self, path: str) -> bool:
+        """Whether the path or something below it is on the host."""
+        below = (path, f"{path}/")
+        return any(
+            item.status == "ok" and (key.partition(":")[2] == path or key.partition(":")[2].startswith(below[1]))
+            for key, item in self.items.items()
+        )
 
     def listed(self, folder: str) -> None:
         """A directory that was listed; there when something below it is."""
-        below = f"{folder}/"
-        there = any(key.partition(":")[2].startswith(below) for key, item in self.items.items() if item.status == "ok")
-        self.stat(folder, {"kind": "dir", "mode": "0755"} if there else None)
+        self.stat(folder, {"kind": "dir", "mode": "0755"} if self.is_there(folder) else None)
 
 
 _NVIDIA = "NVIDIA <cudatools@nvidia.com>"

@@ -96,6 +96,19 @@ MODELS: dict[str, dict[str, Any]] = {
             "NVIDIA GeForce GTX 1080 Ti", "1b06", "120f", (6, 1), 11264, 256, 250, 3, "Pascal", (139, 1911, 405, 5505)
         ),
         "a40-vgpu": ("NVIDIA A40-48Q", "2235", "14dc", (8, 6), 49152, 256, 300, 4, "Ampere", (210, 1740, 405, 7251)),
+        "gh200": ("NVIDIA GH200 480GB", "2342", "16eb", (9, 0), 97871, 131072, 900, 5, "Hopper", (345, 1980, 2619, 2619)),
+        "gb10": ("NVIDIA GB10", "2e12", "21ec", (12, 1), 122570, 16384, 140, 5, "Blackwell", (208, 3003, 405, 8533)),
+        "rtx-3080": (
+            "NVIDIA GeForce RTX 3080", "2206", "1467", (8, 6), 10240, 256, 320, 4, "Ampere", (210, 2100, 405, 9501)
+        ),
+        "rtx-3050": (
+            "NVIDIA GeForce RTX 3050", "2507", "3783", (8, 6), 8192, 8192, 130, 4, "Ampere", (210, 2100, 405, 7001)
+        ),
+        "rtx-5880-ada": (
+            "NVIDIA RTX 5880 Ada Generation", "26b3", "1934", (8, 9), 49140, 65536, 285, 4, "Ada Lovelace",
+            (210, 2460, 405, 10001),
+        ),
+        "a10-vgpu": ("NVIDIA A10-24Q", "2236", "14b8", (8, 6), 24512, 32768, 150, 4, "Ampere", (210, 1695, 405, 6251)),
         "orin": ("Orin (nvgpu)", "229e", "0000", (8, 7), 30697, 0, 60, 4, "Ampere", (306, 1300, 204, 3199)),
     }.items()
 }  # fmt: skip
@@ -175,6 +188,9 @@ def pci_files(gpu: Mapping[str, Any]) -> dict[str, str | bytes]:
         "resource": _resource(bars),
         "config": _config(gpu["device"], gpu["subsystem"], class_code),
     }
+    if gpu.get("fallen"):
+        # Every read of a device that is gone gives ones.
+        files |= {"config": b"\xff" * 64, "current_link_speed": "Unknown\n", "current_link_width": "63\n"}
     return {**files, **gpu.get("pci", {})}
 
 

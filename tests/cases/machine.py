@@ -70,11 +70,11 @@ def host_of(machine: Mapping[str, Any]) -> Items:
     items = Items()
     items.family = machine["os"]["packages"]
     items.dir("/usr/local", "/dev", "/sys/module", "/etc/modprobe.d", "/usr/lib/modprobe.d", "/sys/bus/pci/devices")
-    items.dir("/etc/ld.so.conf.d")
+    items.dir("/etc/ld.so.conf.d", "/dev/char", "/usr/lib", "/lib")
     if _kernels(machine):
         items.dir("/lib/modules")
     gpus = [gpu_of(gpu, i) for i, gpu in enumerate(_gpus(machine))]
-    for part in (_system, _kernel, _firmware, _machine):
+    for part in (_system, _kernel, _firmware, _machine, _infiniband, _bridges):
         part(items, machine)
     _bus(items, machine, gpus)
     driver = _driver_of(machine)
@@ -151,7 +151,7 @@ def _system(items: Items, machine: Mapping[str, Any]) -> None:
     items.files["/etc/os-release"] = items.files["/usr/lib/os-release"] = release
     if items.family == "rpm":
         items.files["/etc/redhat-release"] = f"{system['name']}\n"
-    else:
+    elif items.family == "dpkg":
         items.files["/etc/debian_version"] = f"{system.get('debian', 'trixie/sid')}\n"
     items.documents["distro"] = {
         "id": system["id"],
@@ -264,6 +264,11 @@ def _machine(items: Items, machine: Mapping[str, Any]) -> None:
     items.files["/proc/self/cgroup"] = "0::/user.slice\n"
     items.files["/sys/fs/cgroup/user.slice/memory.max"] = "max\n"
     items.file("/sys/fs/cgroup/cgroup.controllers", "0444")
+    node = "/sys/devices/system/node/node0"
+    items.files[f"{node}/cpulist"] = f"0-{machine.get('cpus', 64) - 1}\n"
+    items.files[f"{node}/meminfo"] = (
+        f"Node 0 MemTotal:       {memory * 1048576} kB\nNode 0 MemFree:        {free * 1048576} kB\n"
+    )
     for path, value in (
         ("/proc/sys/kernel/numa_balancing", "0"),
         ("/proc/sys/vm/swappiness", "10"),
@@ -271,6 +276,41 @@ def _machine(items: Items, machine: Mapping[str, Any]) -> None:
         ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc"),
     ):
         items.files[path] = f"{value}\n"
+
+
+def _infiniband(items: Items, machine: Mapping[str, Any]) -> None:
+    """`infiniband: {mlx5_0: {state, link_layer, rate}}`; without it the class is not there."""
+    devices = machine.get("infiniband")
+    if not devices:
+        items.stats["/sys/class/infiniband"] = None
+        return
+    items.dir("/sys/class/infiniband")
+    for place, (name, told) in enumerate(devices.items()):
+        here, told = f"/sys/class/infiniband/{name}", told or {}
+        state = told.get("state", "4: ACTIVE")
+        items.link(f"{here}/device", f"../../../0000:{0x29 + 16 * place:02x}:00.0")
+        items.files |= {
+            f"{here}/fw_ver": "28.43.2026\n",
+            f"{here}/device/numa_node": "0\n",
+            f"{here}/ports/1/state": f"{state}\n",
+            f"{here}/ports/1/phys_state": "5: LinkUp\n" if "ACTIVE" in state else "3: Disabled\n",
+            f"{here}/ports/1/rate": f"{told.get('rate', '400 Gb/sec (4X NDR)')}\n",
+            f"{here}/ports/1/link_layer": f"{told.get('link_layer', 'InfiniBand')}\n",
+        }
+
+
+def _bridges(items: Items, machine: Mapping[str, Any]) -> None:
+    """`bridges: {GPU: [BRIDGE, ACS control]}`: the bridge above each GPU; IOMMU groups of the GPUs."""
+    for gpu, (bridge, control) in (machine.get("bridges") or {}).items():
+        items.link(f"/sys/bus/pci/devices/{gpu}", f"../../../devices/pci{bridge[:7]}/{bridge}/{gpu}")
+        config = bytearray(4096)
+        config[:16] = bytes.fromhex("22108314070410000000040610008100")
+        config[0x34] = 0x50
+        # Access Control Services, the only extended capability: id 0x000d, version 1, no next one.
+        config[0x100:0x108] = bytes.fromhex("0d000100" + "5f00") + int(control).to_bytes(2, "little")
+        items.files[f"/sys/bus/pci/devices/{bridge}/config"] = bytes(config)
+        kind = "DMA-FQ" if machine.get("iommu_groups") else None
+        items.files[f"/sys/bus/pci/devices/{gpu}/iommu_group/type"] = f"{kind}\n" if kind else None
 
 
 # --- bus, driver ----------------------------------------------------------------------------------
@@ -460,7 +500,10 @@ def _witnesses(items: Items, machine: Mapping[str, Any], driver: Mapping[str, An
             "count": len(docs),
             "gpus": docs,
         }
-        items.command("nvidia-smi -q -x", smi_xml(seen, docs, loaded, driver["cuda"]))
+        if gpus and not docs:
+            items.command("nvidia-smi -q -x", "No devices were found\n", rc=6)
+        else:
+            items.command("nvidia-smi -q -x", smi_xml(seen, docs, loaded, driver["cuda"]))
         ready = {"device_count": len(docs)} if docs and driver["uvm"] else {}
         wrong = {"result": 100, "name": "CUDA_ERROR_NO_DEVICE"} if not docs else {}
         wrong = wrong or ({} if driver["uvm"] else {"result": 999, "name": "CUDA_ERROR_UNKNOWN"})
@@ -475,7 +518,7 @@ def _software(items: Items, machine: Mapping[str, Any], driver: Mapping[str, Any
     items.packages = {
         name: _filled(value, machine) if isinstance(value, str) else {k: _filled(str(v), machine) for k, v in value.items()}
         for name, value in packages.items()
-        if driver["version"] or "nvidia" not in name
+        if (driver["version"] and driver["source"] != "runfile") or not ("nvidia" in name and driver["branch"] in name)
     }
     for release, told in _kernels(machine).items():
         for name, version in (machine["kernel"].get("packages") or {}).items():

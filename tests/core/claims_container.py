@@ -111,6 +111,7 @@ CASES: dict[str, Three] = {
     "fabric_manager_differs": Three(
         put(hgx(), "fabric.manager_version", OLD_DRIVER), hgx(), without(hgx(), ["fabric.manager_version"])
     ),
+    "fabric_state_unready": Three(waiting(hgx()), hgx(), HEALTHY),
     "fabric_of_provider": Three(guest(), hgx(), without(guest(), ["pci"])),
     "nvlink5_part_missing": Three(
         put(hgx_b200(), "kernel.modules", loaded_modules("nvidia", "mlx5_ib")),

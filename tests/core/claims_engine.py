@@ -20,6 +20,7 @@ _OF_CAUSES = {
     "trtllm_pin_broken": "trtllm.dependency_pin",
     "trtllm_without_mpi": "trtllm.mpi_missing",
     "cuda_library_missing": "cuda.runtime_lib_missing",
+    "libcuda_inside": "cuda.libcuda_in_environment",
     "nccl_mixed": "nccl.version_mixed",
     "flashinfer_mixed": "vllm.flashinfer_mixed",
     "requirement_broken": "vllm.requirement_unmet",

@@ -128,6 +128,9 @@ PAIRS = {
         inside(bundled=(OF_12,)),
         inside(bundled=(OF_12,), packages={"nvidia-cuda-runtime-cu12": "12.8.90"}),
     ),
+    "cuda.libcuda_in_environment": Pair(
+        inside(libcuda=("/opt/vllm/cuda-compat/libcuda.so.1",)), inside(), is_advice=True
+    ),
     "nccl.version_mixed": Pair(inside(packages=BESIDE_NCCL), inside(), is_advice=True),
     "vllm.flashinfer_mixed": Pair(
         flash(flashinfer_cubin="0.7.2.post1"), flash(flashinfer_cubin="0.7.0.post1")

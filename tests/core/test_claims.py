@@ -630,6 +630,38 @@ def test_modprobe_that_could_not_insert_the_module_says_that_it_is_not_loaded() 
     assert holds("module_loaded", said(unread, NAMED)) is False
 
 
+ENFORCED = having(UNLOADED, {"kernel.secure_boot": "enabled", "kernel.lockdown": "integrity"})
+DKMS_KEY = "host Secure Boot Module Signature key"
+
+
+def signed_by(signer: str, *enrolled: str, pending: tuple[str, ...] = ()) -> Host:
+    files = known_of(module_files(RELEASE, signer=signer))
+    keys = {"machine.enrolled_keys": enrolled, "machine.pending_keys": pending}
+    return having(ENFORCED, {**keys, "kernel.installed": (installed_kernel(RELEASE, nvidia_modules=files),)})
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (signed_by(DKMS_KEY, "CN=Canonical Ltd. Master CA"), True),
+        (signed_by(DKMS_KEY, f"CN={DKMS_KEY}"), False),
+        (signed_by("NVIDIA", "CN=Rocky Secure Boot Signing"), True),
+        (signed_by("Canonical Ltd. 2025 Kernel Module Signing"), False),
+        (without(signed_by(DKMS_KEY), ["machine.enrolled_keys"]), False),
+    ],
+    ids=["dkms's own, not enrolled", "enrolled", "NVIDIA's", "built into the kernel", "keys not read"],
+)
+def test_a_key_that_is_not_enrolled_is_why_a_module_is_not_loaded(host: Host, expected: bool) -> None:
+    assert holds("signature_blocks", host) is expected
+    named = [c.id for c in answer(host).causes]
+    assert (named == ["driver.module_signature_rejected"]) is expected
+
+
+def test_a_key_that_waits_for_the_console_is_said_to() -> None:
+    claimed = evaluate("signature_blocks", case_of(signed_by(DKMS_KEY, pending=(f"CN={DKMS_KEY}",))))
+    assert "waits for a person at the console" in claimed.because
+
+
 MISSED = ("other", f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{RELEASE}")
 
 

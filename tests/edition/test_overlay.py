@@ -19,7 +19,9 @@ from doctor.core.matrix import Matrix
 from doctor.core.resolve import ask
 from doctor.core.rows.site import Overlay, SiteRule
 from doctor.core.sets import VersionSet
+from doctor.core.site import under_rules
 from doctor.core.solve.universe import Universe
+from doctor.core.stack import WhyReport
 from doctor.core.target import make_target
 from doctor.core.why import why
 from doctor.edition.load import load_matrix
@@ -435,3 +437,28 @@ def test_root_believes_no_overlay_of_somebody_else(site: Any, monkeypatch: pytes
     assert f"`chown -R root:root {folder}`" in caught.value.hints
     with pytest.raises(UsageError):
         overlay_folders([f"{folder}/none"])
+
+
+def test_an_environment_that_would_run_is_still_under_the_rules(site: Any) -> None:
+    target = make_target(Matrix(EDITION), **BOX)
+    report = WhyReport(
+        matrix_edition=EDITION.name,
+        question="would it run",
+        compatible="yes",
+        exit_code=0,
+        target=target,
+        because=(),
+        hints=(),
+        nearest="",
+        components={"vllm": "0.30.0", "torch": "2.10.0", "python": "3.12.3"},
+        advice=(),
+    )
+    rule = FORBID.replace("component: driver", "component: vllm").replace(
+        '["==595.*", "==620.*"]', '["==0.30.0"]'
+    )
+    found = under_rules(with_overlays(site(rule)).matrix, report)
+    assert (found.compatible, found.exit_code, found.overlays) == ("no", 1, ("site-a",))
+    assert found.because == found.overlay_effect
+    assert found.because[0].text.startswith("vllm 0.30.0 is forbidden by overlay site-a")
+    assert under_rules(with_overlays(site(PIN, name="b")).matrix, report).compatible == "yes"
+    assert under_rules(Matrix(EDITION), report) is report

@@ -27,7 +27,7 @@ def run(monkeypatch, tmp_path):
 
     def run(output):
         options = argparse.Namespace(
-            timeout=None, list_items=False, output=output, facts=False, sysroot=None, redact=False
+            timeout=None, list_items=False, output=output, facts=False, sysroot=None, redact=False, env=[]
         )
         return collect.run(options)
 

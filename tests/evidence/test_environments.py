@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from doctor.core.host import Environment, known
-from doctor.evidence.live import collect_live, start_collecting, whole_paths
 from doctor.errors import UsageError
+from doctor.evidence.live import collect_live, start_collecting, whole_paths
 from doctor.facts.read import read_scopes
 from tests.evidence.conftest import COLLECTOR
 
@@ -29,10 +29,12 @@ def plant(prefix: Path, *, torch: str = "2.9.0+cu128", cuda: str = "'12.8'", pyt
         (site / f"{name}.dist-info").mkdir(parents=True)
     (site / "torch").mkdir()
     (site / "torch" / "version.py").write_text(
-        f"from typing import Optional\n__version__ = '{torch}'\ncuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n"
+        f"from typing import Optional\n__version__ = '{torch}'\n"
+        f"cuda: Optional[str] = {cuda}\nhip: Optional[str] = None\n"
     )
     (site / "vllm-0.11.2.dist-info" / "METADATA").write_text(
-        "Name: vllm\nRequires-Dist: torch==2.9.0\nRequires-Dist: aiohttp\n\nA text.\nRequires-Dist: torch==1.0\n"
+        "Name: vllm\nRequires-Dist: torch==2.9.0\nRequires-Dist: aiohttp\n\n"
+        "A text.\nRequires-Dist: torch==1.0\n"
     )
     (site / f"torch-{torch}.dist-info" / "WHEEL").write_text("Tag: cp312-cp312-manylinux_2_28_x86_64\n")
     (prefix / "bin").mkdir()
@@ -89,8 +91,11 @@ def elf(needs: list[str], symbols: list[str]) -> bytes:
         "root/.venv",
         "root/work",
         "root/work/.venv",
-    ]
-    + ["home/ann/venv", "home/ann/work", "home/ann/work/.venv", "home/ann/.venv"],
+        "home/ann/venv",
+        "home/ann/work",
+        "home/ann/work/.venv",
+        "home/ann/.venv",
+    ],
 )
 def test_environments_in_the_usual_places(tmp_path: Path, place: str) -> None:
     plant(tmp_path / place)
@@ -185,6 +190,44 @@ def test_what_extensions_ask_for_and_the_assembler(tmp_path: Path) -> None:
     assert (extension.path, list(extension.needs)) == ("vllm/_C.abi3.so", needs)
     assert (str(extension.glibc), str(extension.glibcxx)) == ("2.34", "3.4.30")
     assert (str(inside.ptxas), inside.has_headers) == ("12.8", True)
+
+
+@pytest.mark.parametrize(
+    ("place", "is_found"),
+    [
+        ("opt/v/lib/libcudart.so.13", True),
+        ("usr/lib/x86_64-linux-gnu/libcudart.so.13", True),
+        ("usr/lib/x86_64-linux-gnu/libcudart.so.12", False),
+        ("srv/libcudart.so.13", False),
+    ],
+)
+def test_a_cuda_library_may_lie_where_the_loader_looks(tmp_path: Path, place: str, is_found: bool) -> None:
+    site = plant(tmp_path / "opt/v")
+    (site / "vllm").mkdir()
+    (site / "vllm" / "_C.abi3.so").write_bytes(elf(["libcudart.so.13"], []))
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).touch()
+    inside = looked_into(tmp_path)["venv:/opt/v"]
+    assert any(path.endswith("libcudart.so.13") for path in inside.libraries) is is_found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_headers_that_may_not_be_looked_for_are_not_said_to_be_missing(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import collector, witness_env; os.setuid(65534);"
+        "print(witness_env._headers(collector.Root('/'), '/nowhere', {'home': sys.argv[2] + '/bin'},"
+        " ['/nowhere/lib/python3.12/site-packages']))"
+    )
+    closed = tmp_path / "closed"
+    (closed / "include/python3.12").mkdir(parents=True)
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    closed.chmod(0o700)
+    argv: list[Any] = [sys.executable, "-I", "-c", program, COLLECTOR.parent, closed]
+    assert subprocess.run(argv, capture_output=True, check=True, timeout=30).stdout.strip() == b"{}"
+    closed.chmod(0o755)
+    said = subprocess.run(argv, capture_output=True, check=True, timeout=30).stdout.strip()
+    assert said == b"{'3.12': False}"
 
 
 @pytest.mark.parametrize(

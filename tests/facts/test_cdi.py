@@ -160,5 +160,5 @@ def test_nothing_there_and_nothing_asked():
 
 def test_one_that_cannot_be_read_says_so():
     (spec,) = specs(absent={"file:/etc/cdi/nvidia.yaml": "denied"})
-    assert spec.fault == "it cannot be read: denied"
+    assert (spec.fault, spec.is_read) == ("it cannot be read: denied", False)
     assert spec.missing_paths is None

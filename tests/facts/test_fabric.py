@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.core.evidence import command_name
 from doctor.core.host import NOT_COLLECTED, Known, Package, Packages
 from doctor.core.host_fabric import Fabric, NvlinkTotal
 from doctor.facts.fabric import read_fabric
@@ -97,7 +98,12 @@ def test_no_log():
 
 def test_the_subnet_manager():
     assert read(packages=installed(nvlsm="2025.10.14-1")).subnet_manager_version.value == "2025.10.14-1"
-    assert read(packages=installed(nvidia_imex="580")).subnet_manager_version.reason == "not_installed"
+    asked = ("dpkg-query", "-W", "-f=x", "*nvidia*", "nvlsm*")
+    name = f"command:{command_name(asked)}"
+    rows = Known(value=installed(nvidia_imex="580").value, origin=name)
+    assert read(commands={asked: (0, "x")}, packages=rows).subnet_manager_version.reason == "not_installed"
+    # Somebody who asked for other packages knows nothing of this one.
+    assert read(packages=installed(nvidia_imex="580")).subnet_manager_version.reason == "not_collected"
     assert read().subnet_manager_version.reason == "not_collected"
 
 

@@ -15,10 +15,11 @@ from doctor.core.host import Host
 from doctor.evidence.bundle import read_bundle
 from doctor.facts.read import read_host
 from tests.facts.h200 import h200
+from tests.facts.stack import stack_host
 
 NODE = h200()
 HOSTS = Path(__file__).parents[1] / "hosts"
-BUNDLES = [NODE, *(read_bundle(p) for p in sorted(HOSTS.iterdir()) if (p / "files").is_dir())]
+BUNDLES = [NODE, stack_host(), *(read_bundle(p) for p in sorted(HOSTS.iterdir()) if (p / "files").is_dir())]
 #: Text that parsers look for, so that mutations reach their later branches.
 TOKENS = [
     b"\x00",
@@ -45,6 +46,12 @@ TOKENS = [
     b" (((((",
     b"0x",
     b"\r",
+    b"[a.b]\n",
+    b'[[x]]\ny = ["',
+    b"- path: /",
+    b"\x27\x27\x27",
+    b"Subject: ",
+    b"oom-kill:constraint=",
     b"\x1b[31m",
 ]
 STATUSES = ["ok", "missing", "denied", "timeout", "error", "truncated"]

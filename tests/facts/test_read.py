@@ -13,6 +13,7 @@ from doctor.core.host import Absent, Host, Known
 from doctor.facts.read import read_host
 from tests.facts.evidence import evidence
 from tests.facts.h200 import h200
+from tests.facts.stack import stack_host
 
 FACTS = Path(__file__).parents[2] / "doctor" / "facts"
 
@@ -33,6 +34,25 @@ def test_nothing_asked_is_nothing_collected():
         [name for name, _ in facts(host)], "not_collected"
     )
     assert len(list(facts(host))) > 30
+
+
+AROUND = ("containers.", "fabric.", "machine.", "network.")
+
+
+def test_a_host_with_everything_around_its_gpus():
+    """Nothing that the collector asks about containers, fabric, machine and network is left unread."""
+    found = {name: fact for name, fact in facts(read_host(stack_host())) if name.startswith(AROUND)}
+    assert len(found) >= 40
+    assert {name: fact for name, fact in found.items() if isinstance(fact, Absent)} == {}
+    empty = {name for name, fact in found.items() if fact.value in ((), {}, "", None)}
+    assert empty <= {"machine.pending_keys", "machine.other_displays"}
+
+
+def test_a_bundle_of_an_older_collector_knows_nothing_of_it():
+    found = {name: fact for name, fact in facts(read_host(h200())) if name.startswith(AROUND)}
+    told = {name for name, fact in found.items() if isinstance(fact, Known) or fact.reason != "not_collected"}
+    # Old items tell of these: the bus, and NVML of a GPU that is alone.
+    assert told == {"machine.other_displays", "fabric.nvlinks"}
 
 
 def test_collection():
@@ -132,6 +152,17 @@ def test_long_hostile_texts_are_read_in_time():
         "/etc/apt/apt.conf.d/x": "{" * 200_000 + '"' * 100_000,
         "/var/log/apt/history.log": "Upgrade: " + "nvidia (" * 50_000,
         "/var/lib/dkms/nvidia/1/build/make.log": "*** " * 100_000,
+        "/etc/cdi/a.yaml": "- " * 100_000 + "\npath: /a\n" * 50_000,
+        "/etc/cdi/b.json": "{" * 100_000,
+        "/etc/docker/daemon.json": '{"runtimes":' * 50_000,
+        "/etc/containerd/config.toml": 'a = ["' * 50_000 + "[[x]]\n" * 10_000,
+        "/etc/crio/crio.conf": "[a.b]\n" * 20_000,
+        "/etc/apt/sources.list": "deb [" + "a=b " * 50_000 + "\n" + "deb " * 50_000,
+        "/etc/apt/sources.list.d/a.sources": "URIs: x\nSuites: y\n z" * 30_000,
+        "/etc/yum.repos.d/a.repo": "[cuda]\na=b\n c" * 30_000,
+        "/var/log/fabricmanager.log": "error " * 100_000,
+        "/var/log/audit/audit.log": "avc:  denied nvidia " * 50_000,
+        "/proc/devices": "1 " * 100_000,
     }
     commands = {
         ("dmesg",): (0, "NVRM: The NVIDIA \n" * 20_000 + "[" * 200_000),
@@ -140,6 +171,13 @@ def test_long_hostile_texts_are_read_in_time():
         ("nvidia-smi", "-q"): (0, "==NVSMI LOG==\n" + "    " * 100 + "a\n" * 50_000),
         ("dpkg", "-S", "/a"): (0, "a, " * 100_000),
         ("ldconfig", "-p"): (0, "libcuda.so.1 (" * 50_000),
+        ("journalctl", "-k", "-b", "0"): (
+            0,
+            "oom-kill:constraint=A," * 50_000 + "\nPCIe Bus Error: severity=" * 30_000,
+        ),
+        ("mokutil", "--list-enrolled"): (0, "\n" * 50_000 + " Subject: a" * 50_000),
+        ("ibstat",): (0, "CA 'a'\n" * 50_000),
+        ("nvidia-smi", "nvlink", "--status"): (0, "GPU 0: \n\t Link 0: x\n" * 50_000),
     }
     began = time.process_time()
     read_host(evidence(long, commands, nvml=b'{"gpus": [' + b"{}," * 50_000 + b"{}]}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,28 @@ def test_all_that_is_told() -> None:
         Dotted("3.4.30"),
     )
     assert (inside.has_headers, inside.mpi, inside.architecture) == (True, "", "x86_64")
+
+
+def test_the_environment_of_the_h200_node() -> None:
+    """As the witness described it there: torch 2.11.0 with triton 3.6.0, which brings two assemblers."""
+    data = (Path(__file__).parent.parent / "data" / "h200" / "environments.json").read_bytes()
+    (inside,) = (
+        fact.value for fact in read_environments(evidence(documents={"environments": data})).values()
+    )
+    assert (inside.prefix, inside.kind) == ("/opt/torch/.venv", "venv")
+    assert (inside.torch, inside.torch_cuda, inside.torch_build) == ("2.11.0+cu130", Dotted("13.0"), "cuda")
+    assert (inside.python, inside.glibc, inside.ptxas) == (Dotted("3.12.3"), Dotted("2.39"), Dotted("12.9"))
+    assert (inside.packages["nvidia-nccl-cu13"], inside.packages["triton"]) == ("2.28.9", "3.6.0")
+    assert [(r.by, r.name, r.spec) for r in inside.requires if r.name == "torch"] == [
+        ("torchvision", "torch", "==2.11.0")
+    ]
+    cuda = next(one for one in inside.bundled if one.path == "torch/lib/libtorch_cuda.so")
+    assert {"libcudart.so.13", "libcublas.so.13"} <= set(cuda.needs)
+    assert max(one.glibc for one in inside.bundled if one.glibc) == Dotted("2.28")
+    assert (inside.has_headers, inside.mpi is not None and inside.mpi.endswith("libmpi.so.40.30.6")) == (
+        True,
+        True,
+    )
 
 
 def test_each_becomes_a_scope_behind_the_others() -> None:

@@ -7,11 +7,14 @@ findings of the environment's own scope: the host is not at fault for what someb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from doctor.core.check import Case, Check, Outcome, check, failed, passed, unknown, warned
 from doctor.core.fit.of_case import environment_of, fits, ground_of
-from doctor.core.fit.verdict import Fit
 from doctor.core.host import Absent
+
+if TYPE_CHECKING:
+    from doctor.core.fit.verdict import Fit
 
 __all__ = ["CHECKS"]
 
@@ -81,6 +84,7 @@ CHECKS = (
     _asks("trtllm_pins", "TensorRT-LLM finds its torch and TensorRT"),
     _asks("trtllm_mpi", "TensorRT-LLM finds libmpi"),
     _asks("cuda_libraries", "CUDA libraries of the major that is asked for"),
+    _asks("libcuda", "no libcuda beside the driver's"),
     _asks("nccl", "one NCCL"),
     _asks("flashinfer", "FlashInfer and its kernels of one release"),
     _asks("requirements", "what engines ask for"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import asked, on_gpu_host
+from doctor.core.checks.applies import asked, on_gpu_host, with_module
 from doctor.core.claims.fabric import (
     fabric_kind,
     fabric_manager_differs,
@@ -55,7 +55,11 @@ def _grave(case: Case) -> Callable[..., Outcome]:
     return warned if cuinit_works(case).holds else failed
 
 
-@check("fabric.manager", "Fabric Manager running", applies=(on_gpu_host, _with_kind("switch", "nvlink5")))
+@check(
+    "fabric.manager",
+    "Fabric Manager running",
+    applies=(on_gpu_host, with_module, _with_kind("switch", "nvlink5")),
+)
 def manager(case: Case) -> Iterator[Outcome]:
     """Without it CUDA does not start on a host whose GPUs are joined by NVSwitches (error 802)."""
     down, unit, wanted = fabric_manager_down(case), manager_unit(case), "Fabric Manager active"
@@ -87,7 +91,7 @@ def _last_words(case: Case) -> tuple[str, ...]:
 @check(
     "fabric.manager_version",
     "Fabric Manager of the driver's version",
-    applies=(on_gpu_host, _with_kind("switch", "nvlink5")),
+    applies=(on_gpu_host, with_module, _with_kind("switch", "nvlink5")),
 )
 def manager_version(case: Case) -> Iterator[Outcome]:
     """The full version must be equal; another patch level of the branch is refused as well."""
@@ -107,7 +111,7 @@ def manager_version(case: Case) -> Iterator[Outcome]:
 @check(
     "fabric.nvlink5",
     "NVLink 5 switches reachable",
-    applies=(on_gpu_host, _with_kind("nvlink5")),
+    applies=(on_gpu_host, with_module, _with_kind("nvlink5")),
 )
 def nvlink5(case: Case) -> Iterator[Outcome]:
     """Fabric Manager reaches these switches through `mlx5_ib` and `ib_umad`, with NVLSM beside it."""
@@ -136,6 +140,11 @@ def state(case: Case) -> Iterator[Outcome]:
 
 def _state_outcome(case: Case, gpu: Gpu, *, is_waiting: bool, is_unready: bool) -> Outcome:
     found, wanted = f"`{gpu.fabric_state}`", "`completed`"
+    if gpu.fabric_status not in (None, "success"):
+        why = ("the fabric was set up for this GPU, and that failed",)
+        return _grave(case)(
+            f"{found}, `{gpu.fabric_status}`", subject=gpu.pci_address, wanted=wanted, why=why
+        )
     if not is_unready:
         return passed(found, subject=gpu.pci_address, wanted=wanted)
     if is_waiting:
@@ -149,7 +158,7 @@ def _state_outcome(case: Case, gpu: Gpu, *, is_waiting: bool, is_unready: bool) 
     return unknown(found, subject=gpu.pci_address, wanted=wanted, why=("CUDA fails for another reason",))
 
 
-@check("fabric.switches", "NVSwitches answer", applies=(on_gpu_host, _with_kind("switch")))
+@check("fabric.switches", "NVSwitches answer", applies=(on_gpu_host, with_module, _with_kind("switch")))
 def switches(case: Case) -> Iterator[Outcome]:
     """Each NVSwitch on the bus answers, and the driver has it."""
     for device in known(case.host.pci) or ():
@@ -230,7 +239,8 @@ def imex(case: Case) -> Iterator[Outcome]:
     elif missing.holds is None:
         yield unknown("whether there are channels was not read", wanted=wanted)
     else:
-        yield passed(f"{len(known(case.host.fabric.imex_channels) or ())} channel(s)", wanted=wanted)
+        channels = known(case.host.fabric.imex_channels) or ()
+        yield passed(f"{len(channels)} channel(s)", wanted=wanted)
     if unit is not None and unit.active == "failed":
         yield warned(f"`{unit.name}` is failed", subject=unit.name, wanted="active")
 

@@ -38,10 +38,9 @@ def history(case: Case) -> Iterator[Outcome]:
     logs = [log for log in known(case.host.kernel.logs) or () if _words(log)]
     for log in logs[:_BOOTS_MAX]:
         subject = f"boot {log.index}" if log.index else "this boot"
-        why = "history: the running boot is judged by what it shows itself"
-        if not log.index:
-            why = "counted only: `gpu.xid` and other checks judge"
-        yield passed(_words(log), subject=subject, why=(why,))
+        # Those of the running boot `gpu.xid` judges; here they are counted.
+        why = ("history: the running boot is judged by what it shows itself",) if log.index else ()
+        yield passed(_words(log), subject=subject, why=why)
     if not logs:
         yield passed("none in the logs that were read")
 

@@ -9,6 +9,7 @@ from doctor.core.checks.applies import on_gpu_host, on_own_kernel
 from doctor.core.claims.listed import HANDED_OVER, REFUSALS, is_beside
 from doctor.core.claims.modules import (
     dkms_registered,
+    is_enrolled,
     modprobe_missed,
     module_loaded,
     secure_boot_enabled,
@@ -123,6 +124,9 @@ def module_signature(case: Case) -> Iterator[Outcome]:
         yield skipped("there is no module to check")
     else:
         found = nvidia_file(running_kernel(case))
+        if found and found.signer and is_enrolled(case, found.signer):
+            yield passed(f"signed by `{found.signer}`, whose key is enrolled", wanted=wanted)
+            return
         signer = f"signed by `{found.signer}`" if found and found.signer else "its signer was not read"
         yield unknown(f"{signer}; whether that key is enrolled was not read", wanted=wanted)
 

@@ -95,7 +95,7 @@ def governor(case: Case) -> Iterator[Outcome]:
         )
         return
     text = ", ".join(f"{name} on {n}" for name, n in sorted(governors.items()))
-    why = ()
+    why: tuple[str, ...] = ()
     if "powersave" in governors:
         why = ("with intel_pstate or amd_pstate it still speeds up; with acpi-cpufreq it does not",)
     yield passed(text, why=why)

@@ -24,9 +24,11 @@ def repositories(case: Case) -> Iterator[Outcome]:
     found = duplicate_entries(case)
     for entry in found:
         why = ("every call of apt fails until one of the entries is gone",)
-        yield warned(entry, subject=entry.partition(": ")[0], wanted="one entry a repository", why=why)
+        place, _, words = entry.partition(": ")
+        yield warned(words, subject=place, wanted="one entry a repository", why=why)
     if not found:
-        count = len(known(case.host.machine.repositories) or ())
+        entries = known(case.host.machine.repositories) or ()
+        count = len(entries)
         yield passed(f"{count} read, and no two of them conflict" if count else "none of the GPU stack")
 
 

@@ -69,18 +69,22 @@ def _listed(events: tuple[Event, ...]) -> str:
     return ", ".join(told) + (f" and {more} more" if more else "")
 
 
+_HARMLESS = {
+    "application": "faults of programs: the GPU itself goes on",
+    "bus": "whether the card is gone, `gpu.on_bus` judges",
+    "memory": "the memory's own counters decide: `gpu.row_remap` and `gpu.ecc`",
+    "hang": "no lasting fault by NVIDIA's own table",
+    "link": "not a fatal one by its own words",
+}
+
+
 def _why_harmless(burst: Burst) -> str:
     open_ones = [event for event in burst.events if event.is_open]
     if not open_ones:
         return "over: the driver was loaded anew, or took its request back"
     kinds = {event.row.kind for event in open_ones if event.row and not event.row.is_secondary}
-    if kinds <= {"application"}:
-        return "faults of programs, or of programs that were ended: the GPU itself goes on"
-    if "bus" in kinds:
-        return "whether the card is gone, `gpu.on_bus` judges"
-    if "memory" in kinds:
-        return "the memory's own counters decide: `gpu.row_remap` and `gpu.ecc`"
-    return "nothing follows from it for the GPU"
+    told = [words for kind, words in _HARMLESS.items() if kind in kinds]
+    return "; ".join(told) or "what follows an error, or the end of a program: nothing by itself"
 
 
 @check("gpu.nvswitch_errors", "no fatal NVSwitch error", needs=("kernel.logs",), applies=(on_gpu_host,))

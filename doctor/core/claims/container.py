@@ -15,7 +15,7 @@ from doctor.core.host import Known, is_not_there, known
 from doctor.core.host_container import ContainerEngine
 from doctor.core.rows.relation import Advisory
 from doctor.core.sets import VersionSet
-from doctor.core.versions import Dotted, Pep440
+from doctor.core.versions import Dotted
 from doctor.core.views import DRIVER_PACKAGE, is_stub, log_is_whole, on_jetson, report, xid_counts
 
 __all__ = [
@@ -332,8 +332,8 @@ def toolkit_bulletins(case: Case) -> list[Advisory]:
     rows = [a for a in case.matrix.edition.advisories if a.component == "container-toolkit" and a.affected]
     if version is None:
         return []
-    release = Pep440(".".join(map(str, version.parts)))
-    return [a for a in rows if release in VersionSet(a.affected, "pep440")]
+    # Its numbers are plain; the scheme of Python packages would load `packaging`.
+    return [a for a in rows if version in VersionSet(a.affected, "dotted")]
 
 
 def toolkit_named(case: Case) -> Claimed:

@@ -47,6 +47,7 @@ ENGINE_CLAIMS: dict[str, Claim] = {
     "trtllm_pin_broken": wrong("trtllm_pins"),
     "trtllm_without_mpi": wrong("trtllm_mpi"),
     "cuda_library_missing": wrong("cuda_libraries"),
+    "libcuda_inside": wrong("libcuda"),
     "nccl_mixed": wrong("nccl"),
     "flashinfer_mixed": wrong("flashinfer"),
     "requirement_broken": wrong("requirements"),

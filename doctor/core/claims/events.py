@@ -29,7 +29,10 @@ def events_of(*kinds: str) -> Claim:
     def claim(case: Case) -> Claimed:
         event = first_open(case, *kinds)
         if event and not is_others(case, event.gpu):
-            return yes(f"{event.gpu or 'a GPU'}: {shown(event)}")
+            # Where the text's own word decides, the text is what to show.
+            words = event.text if event.row and event.row.is_by_word else shown(event)
+            others = sum(any(e.code == event.code for e in burst.events) for burst in bursts(case)) - 1
+            return yes(f"{event.gpu or 'a GPU'}: {words}" + (f"; and on {others} more" if others else ""))
         return no() if log_is_whole(case) or bursts(case) else UNTOLD
 
     return claim

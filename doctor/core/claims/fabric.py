@@ -20,6 +20,7 @@ __all__ = [
     "fabric_manager_differs",
     "fabric_manager_down",
     "fabric_of_provider",
+    "fabric_state_unready",
     "fabric_waits",
     "imex_channel_missing",
     "manager_unit",
@@ -76,8 +77,8 @@ def _kind_of_nvlink5(case: Case) -> FabricKind | None:
     if len(case.host.gpus_on_bus) < _BOARD:
         return "provider"
     unit, ports = manager_unit(case), known(case.host.network.ports)
-    is_managed_here = (unit is not None and unit.load == "loaded") or known(case.host.fabric.manager_version)
-    if is_managed_here or ports:
+    is_installed = isinstance(case.host.fabric.manager_version, Known)
+    if is_installed or ports or (unit is not None and unit.load == "loaded"):
         return "nvlink5"
     return "provider" if ports is not None and unit is not None else None
 
@@ -149,9 +150,22 @@ def fabric_manager_differs(case: Case) -> Claimed:
     manager, driver = known(case.host.fabric.manager_version), known(case.host.driver.kernel_version)
     if kind is None:
         return UNTOLD
+    on_disk = known(case.host.driver.userspace_version)
+    if (
+        manager is not None
+        and on_disk is not None
+        and driver is not None
+        and _waits(on_disk, driver, manager)
+    ):
+        return no()
     if manager is not None and driver is not None:
         return either(not same_version(manager, driver), _versions(manager, driver))
     return _said_to_differ(case)
+
+
+def _waits(on_disk: Dotted, driver: Dotted, manager: Dotted) -> bool:
+    """Whether Fabric Manager fits the driver on disk, and the loaded one is older: a reboot is due."""
+    return not same_version(on_disk, driver) and same_version(manager, on_disk)
 
 
 def _versions(manager: Dotted, driver: Dotted) -> str:
@@ -199,6 +213,15 @@ def fabric_in_question(case: Case) -> Claimed:
     if told is not None:
         return told
     return no() if waits.holds is False or all(sign.holds is False for sign in signs) else UNTOLD
+
+
+def fabric_state_unready(case: Case) -> Claimed:
+    """A GPU says that its fabric is not up. Error 802 alone may come from confidential computing."""
+    unready, answered = unready_states(case), report(case)
+    if unready:
+        return yes(f"{unready[0][0]} reports fabric state `{unready[0][1]}`")
+    states = [g.fabric_state for g in answered.gpus] if answered else []
+    return no() if states and None not in states else UNTOLD
 
 
 def fabric_of_provider(case: Case) -> Claimed:

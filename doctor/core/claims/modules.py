@@ -225,7 +225,33 @@ def signature_rejected(case: Case) -> Claimed:
     is_described = found is not None and bool(found.license)
     if found is not None and is_described and not found.signer:
         return yes(f"`{found.path}` carries no signature")
+    if found is not None and found.signer and (trusted := is_enrolled(case, found.signer)) is not None:
+        waits = " and waits for a person at the console" if _is_pending(case, found.signer) else ""
+        return either(
+            not trusted, f"`{found.path}` is signed by `{found.signer}`, whose key is not enrolled{waits}"
+        )
     return no() if log_is_whole(case) and is_described else UNTOLD
+
+
+#: Keys that only enrolment makes trusted: of dkms on Debian, Ubuntu and others, of akmods, NVIDIA's own.
+#: Distributions' own keys are built into their kernels, and no list shows them.
+_ENROLLED_ONLY = pattern(
+    r"Secure Boot Module Signature key|DKMS module signing key|akmods|^NVIDIA\b", re.IGNORECASE
+)
+
+
+def is_enrolled(case: Case, signer: str) -> bool | None:
+    """Whether the signer's key is among those of machine owner and firmware; None where that is open."""
+    keys = known(case.host.machine.enrolled_keys)
+    if keys is None:
+        return None
+    if any(signer.casefold() in key.casefold() for key in keys):
+        return True
+    return False if _ENROLLED_ONLY.search(signer) else None
+
+
+def _is_pending(case: Case, signer: str) -> bool:
+    return any(signer.casefold() in key.casefold() for key in known(case.host.machine.pending_keys) or ())
 
 
 #: A symbol of `nvidia` itself that another module does not find: `nvidia` did not stay loaded, no more.

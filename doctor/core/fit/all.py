@@ -25,6 +25,7 @@ ASKED: dict[str, Asks] = {
     "trtllm_pins": pins.trtllm_pins,
     "trtllm_mpi": build.mpi,
     "cuda_libraries": cuda.cuda_libraries,
+    "libcuda": cuda.libcuda,
     "nccl": cuda.nccl,
     "flashinfer": pins.flashinfer,
     "requirements": pins.requirements,

@@ -10,7 +10,7 @@ from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, y
 from doctor.core.matrix import ToolkitRow
 from doctor.core.versions import Dotted
 
-__all__ = ["cuda_libraries", "driver_floor", "nccl", "tensorrt_driver", "torch_build"]
+__all__ = ["cuda_libraries", "driver_floor", "libcuda", "nccl", "tensorrt_driver", "torch_build"]
 
 
 def torch_build(question: Question) -> Iterator[Fit]:
@@ -211,6 +211,16 @@ def _provided(question: Question, name: str) -> set[int]:
         if re.sub(r"-cu\d+$", "", package) == _OF_WHEEL[name]:
             found.add(variant_of(package) or int(version.split(".")[0]))
     return found
+
+
+def libcuda(question: Question) -> Iterator[Fit]:
+    """The driver brings libcuda; one inside the environment is found before it and is of another version."""
+    environment = question.environment
+    if environment.libcuda and environment.prefix != "/usr":
+        found = f"a libcuda of its own lies at `{environment.libcuda[0]}`"
+        wanted = "the libcuda of the driver alone"
+        source = sources(question, rules=("fwd-compat", "fwd-compat-build"))
+        yield warn("libcuda-inside", "cuda-compat", found, wanted=wanted, source=source)
 
 
 def nccl(question: Question) -> Iterator[Fit]:

@@ -1,4 +1,4 @@
-"""What a machine offers to an environment: driver, GPUs, C library, compilers."""
+"""What a machine offers to an environment: driver, GPUs, C library, compilers; read off a host."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import msgspec
 
 from doctor.core.host import Host, Known, Limit, is_not_there, known
 from doctor.core.matrix import GpuRow, Matrix
-from doctor.core.target import Target, system_of
 from doctor.core.versions import Dotted
 
-__all__ = ["Card", "Ground", "ground_of_host", "ground_of_target"]
+__all__ = ["Card", "Ground", "forward_compat", "ground_of_host"]
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,32 +70,6 @@ def ground_of_host(matrix: Matrix, host: Host) -> Ground:
     )
 
 
-def ground_of_target(matrix: Matrix, target: Target) -> Ground:
-    """The machine that a question names."""
-    system = system_of(matrix, target.os) if target.os else None
-    driver = target.version("driver")
-    version = Dotted(driver) if driver else None
-    branch = matrix.branch(version) if version else None
-    glibc = target.version("glibc")
-    return Ground(
-        driver=version,
-        driver_cuda=branch.cuda_version if branch else None,
-        cards=tuple(
-            Card(
-                name=kind.name,
-                capability=Dotted(kind.compute_capability) if kind.compute_capability else None,
-                takes_compat=_compat(matrix, kind.pci_id),
-            )
-            for kind in target.gpus
-        ),
-        has_gpu=any(kind.maker != "other" for kind in target.gpus) if target.gpus else None,
-        glibc=Dotted(glibc) if glibc else system.glibc if system else None,
-        glibc_source=system.source if system and not glibc else (),
-        architecture=target.arch,
-        os=target.os,
-    )
-
-
 # --- facts ----------------------------------------------------------------------------------------
 
 
@@ -139,7 +112,7 @@ def _cards(matrix: Matrix, host: Host) -> tuple[Card, ...]:
 
 
 def _card(matrix: Matrix, name: str, capability: str, row: GpuRow | None) -> Card:
-    compat = _compat(matrix, row.pci_device_id) if row else None
+    compat = forward_compat(matrix, row.pci_device_id) if row else None
     return Card(name=name, capability=Dotted(capability) if capability else None, takes_compat=compat)
 
 
@@ -155,7 +128,8 @@ def _plain(name: str) -> str:
     return name.casefold().removeprefix("nvidia ").removeprefix("tesla ").strip()
 
 
-def _compat(matrix: Matrix, pci_id: str) -> bool | None:
+def forward_compat(matrix: Matrix, pci_id: str) -> bool | None:
+    """Whether a card takes driver libraries newer than its driver; None where no source says."""
     product = matrix.product(pci_id) if pci_id else None
     return product.supports_forward_compat if product else None
 

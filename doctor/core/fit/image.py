@@ -45,7 +45,7 @@ def architecture(question: Question) -> Iterator[Fit]:
 
 
 def demands(question: Question) -> Iterator[Fit]:
-    """`NVIDIA_REQUIRE_CUDA`: where no alternative holds, the container toolkit starts no container."""
+    """`NVIDIA_REQUIRE_CUDA`: where no alternative holds, the image is not meant for this driver."""
     alternatives = question.environment.demands
     if not alternatives:
         return
@@ -61,8 +61,14 @@ def demands(question: Question) -> Iterator[Fit]:
         yield unknown("image-demands", "driver", text, source, is_open=question.ground.driver is None)
     else:
         wanted = f"a driver with {alternatives[0]}"
-        hints = (wanted, "an image for an older CUDA")
-        yield no("image-demands", "driver", text, wanted=wanted, source=source, hints=hints)
+        found = (
+            f"{text}: in its legacy mode the container toolkit does not start it, with CDI it does not ask"
+        )
+        cuda, speaks = question.environment.torch_cuda, ground.driver_cuda
+        is_minor = cuda is not None and speaks is not None and cuda.major <= speaks.major
+        way_out = ("NVIDIA_DISABLE_REQUIRE=1, where minor-version compatibility will do",) if is_minor else ()
+        hints = (wanted, "an image for an older CUDA", *way_out)
+        yield no("image-demands", "driver", found, wanted=wanted, source=source, hints=hints)
 
 
 def _all(question: Question, text: str) -> Holds:

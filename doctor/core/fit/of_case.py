@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from doctor.core.check import Case
-from doctor.core.fit.all import fits_by_word
-from doctor.core.fit.ground import Ground, ground_of_host
-from doctor.core.fit.verdict import Fit, Question
 from doctor.core.host import Environment, Host, known
+
+if TYPE_CHECKING:
+    from doctor.core.fit.ground import Ground
+    from doctor.core.fit.verdict import Fit
+
+# 6 ms of CPU: what is asked of environments is imported where there is one.
 
 __all__ = ["environment_of", "fits", "ground_of", "machine_of"]
 
@@ -29,6 +34,8 @@ def machine_of(case: Case) -> Host:
 def ground_of(case: Case) -> Ground:
     """The machine as an environment sees it."""
     if "ground" not in case.memo:
+        from doctor.core.fit.ground import ground_of_host
+
         case.memo["ground"] = ground_of_host(case.matrix, machine_of(case))
     ground: Ground = case.memo["ground"]
     return ground
@@ -40,6 +47,9 @@ def fits(case: Case, word: str) -> tuple[Fit, ...]:
     if environment is None:
         return ()
     if "fits" not in case.memo:
+        from doctor.core.fit.all import fits_by_word
+        from doctor.core.fit.verdict import Question
+
         question = Question(environment=environment, ground=ground_of(case), matrix=case.matrix)
         case.memo["fits"] = fits_by_word(question)
     answers: dict[str, tuple[Fit, ...]] = case.memo["fits"]

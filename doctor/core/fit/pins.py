@@ -76,6 +76,7 @@ def _pinned(question: Question, one: Requirement) -> Fit:
     component = {"tensorrt-llm": "trtllm"}.get(one.by, one.by)
     relation = f"{component}-{one.name}-pin"
     source = sources(question, question.matrix.release(one.by, public(by)))
+    source = source or ((f"METADATA of {one.by} {by} in the environment",) if environment.is_listed else ())
     found = f"{one.by} {by} asks for {one.name}{one.spec}; it is {version}"
     holds = _has(one.spec, version)
     if holds is None:

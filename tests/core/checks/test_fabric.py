@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from doctor.core.finding import Status
 from doctor.core.host import Host
 from doctor.core.host_fabric import NvlinkTotal
+from doctor.core.versions import Dotted
 from tests.core.hosts import (
     FIRST,
     H100,
     NOT_THERE,
     OLD_DRIVER,
+    RELEASE,
     answer,
     at,
     device,
@@ -23,9 +27,15 @@ from tests.core.hosts import (
     having,
     healthy,
     in_container,
+    installed_kernel,
+    known_of,
+    library,
     loaded_modules,
+    module_files,
+    no_driver,
     placed,
     put,
+    reports,
     without,
     working_probe,
     wrong,
@@ -191,6 +201,17 @@ def test_nvlink5(name: str) -> None:
 
 STATE: dict[str, tuple[Host, Status, str]] = {
     "completed": (hgx(), "pass", "`completed`"),
+    "completed, and well": (gpu(hgx(), fabric_status="success"), "pass", "`completed`"),
+    "completed with an error": (gpu(hgx(), fabric_status="error_15"), "warn", "`error_15`"),
+    "completed with an error, and CUDA fails": (
+        put(
+            gpu(hgx(), fabric_status="error_15"),
+            "cuda.probe",
+            failing_probe(802, "CUDA_ERROR_SYSTEM_NOT_READY"),
+        ),
+        "fail",
+        "`error_15`",
+    ),
     "in progress, and CUDA waits": (DOWN, "fail", "`in_progress`"),
     "in progress, and cuInit was not asked": (without(DOWN, ["cuda.probe"]), "fail", "`in_progress`"),
     "not started while CUDA works": (hgx(state="not_started"), "warn", "`not_started`"),
@@ -380,6 +401,52 @@ def test_error_802_is_named_by_facts(name: str) -> None:
     assert [(c.id, c.is_certain) for c in report.causes] == [(cause, True)], wrong(host)
     assert report.verdict == "not_ready"
     assert not [a for a in report.advice if a.id.startswith("fabric.")]
+
+
+NEWER = Dotted("580.182.03")
+FILES = module_files(RELEASE, version=NEWER)
+MISMATCH: dict[str, Any] = {
+    "error": "Driver/library version mismatch",
+    "error_code": 18,
+    "gpus": (),
+    "driver_version": None,
+}
+REBOOT_DUE = having(
+    managed(
+        reports(hgx(), error="Driver/library version mismatch", error_code=18, gpus=(), driver_version=None),
+        active="failed",
+    ),
+    {
+        "driver.userspace_version": NEWER,
+        "driver.libraries": (library("libcuda.so.1", NEWER), library("libnvidia-ml.so.1", NEWER)),
+        "fabric.manager_version": NEWER,
+        "cuda.probe": failing_probe(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        "kernel.installed": (
+            installed_kernel(RELEASE, nvidia_modules=known_of(module_files(RELEASE, version=NEWER))),
+        ),
+    },
+)
+
+
+def test_an_update_that_waits_for_a_reboot_is_one_cause_on_a_board() -> None:
+    """Fabric Manager was updated with the driver, and refuses the loaded one until the reboot."""
+    report = answer(REBOOT_DUE)
+    assert [c.id for c in report.causes] == ["driver.userspace_kernel_mismatch"], wrong(REBOOT_DUE)
+    assert "fabric.manager" in report.causes[0].findings
+    assert not [a for a in report.advice if a.id.startswith("fabric.")]
+
+
+def test_a_board_without_a_driver_is_one_cause() -> None:
+    host = managed(no_driver(), active="failed")
+    host = with_switches(put(host, "pci", at(joined(H100), "pci").value), driver="")
+    report = answer(host)
+    assert [c.id for c in report.causes] == ["driver.not_installed"], wrong(host)
+
+
+def test_error_802_of_a_guest_whose_fabric_is_up_is_unknown() -> None:
+    """Confidential computing that was not declared ready gives 802 as well."""
+    host = put(guest(), "cuda.probe", DOWN.cuda.probe)
+    assert [c.id for c in answer(host).causes] == ["unknown"]
 
 
 def test_two_faults_of_the_fabric_are_two_causes() -> None:

@@ -41,7 +41,7 @@ def test_a_mismatch_of_an_earlier_boot_is_history() -> None:
 
 def test_an_xid_of_this_boot_is_counted() -> None:
     host = put(healthy(), "kernel.logs", (boot(0, (31, FIRST, 1), kind=MISMATCH),))
-    expect(host, "kernel.history", "pass", "this boot", f"Xid 31 on {FIRST}", why="`gpu.xid`")
+    expect(host, "kernel.history", "pass", "this boot", f"Xid 31 on {FIRST}")
 
 
 def test_without_logs_it_is_not_known() -> None:

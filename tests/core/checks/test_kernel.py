@@ -193,6 +193,15 @@ UNDESCRIBED = put(
     ),
 )
 
+MISSED = ("other", f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{RELEASE}")
+
+
+def test_modprobe_that_found_none_says_that_there_is_none() -> None:
+    unread = without(UNLOADED, ["kernel.installed"])
+    expect(unread, "kernel.module_on_disk", "unknown")
+    expect(said(unread, MISSED), "kernel.module_on_disk", "fail", found="not found in directory")
+
+
 SIGNATURE: dict[str, tuple[Host, Status, str]] = {
     "loaded": (having(healthy(), SECURE), "pass", "loaded"),
     "not loaded, nothing enforces": (UNLOADED, "pass", "neither Secure Boot nor lockdown"),
@@ -223,6 +232,21 @@ SIGNATURE: dict[str, tuple[Host, Status, str]] = {
         "Secure Boot is enabled",
     ),
     "enforced, modinfo did not run": (having(UNDESCRIBED, SECURE), "unknown", "signer was not read"),
+    "enforced, signed, key enrolled": (
+        having(UNLOADED, {**SECURE, "machine.enrolled_keys": ("CN=host Secure Boot Module Signature key",)}),
+        "pass",
+        "whose key is enrolled",
+    ),
+    "enforced, signed, key not enrolled": (
+        having(UNLOADED, {**SECURE, "machine.enrolled_keys": ("CN=Canonical Ltd. Master CA",)}),
+        "fail",
+        "not enrolled",
+    ),
+    "modprobe found none": (
+        said(without(having(UNLOADED, SECURE), ["kernel.installed"]), MISSED),
+        "skip",
+        "no module",
+    ),
     "enforced, signed, key not known": (having(UNLOADED, SECURE), "unknown", "Module Signature key"),
     "a key message where nothing enforces": (
         said(UNLOADED, ("module_signature_rejected", "PKCS#7 signature not signed with a trusted key")),

@@ -1,4 +1,4 @@
-"""What an image demands of its host: the grammar of `NVIDIA_REQUIRE_CUDA`, compat libraries, what is handed in."""
+"""What an image demands of its host, the compat libraries it brings, and what is handed in."""
 
 from __future__ import annotations
 
