@@ -109,6 +109,7 @@ def test_check_of_this_host_imports_what_it_needs(tmp_path: Path) -> None:
         "redact",
         "collector",
         "witness_gpu",
+        "witness_use",
         "witness_host",
         "witness_env",
         "witness_elf",

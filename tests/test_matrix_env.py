@@ -76,6 +76,24 @@ def test_on_a_recorded_host(ask: Any, venv: str) -> None:
     assert older[0] == 1
 
 
+BESIDE = Path(__file__).parent / "hosts" / "environments-beside-a-healthy-host"
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"), [("/opt/vllm", 0), ("/home/ann/exchanged", 1), ("/srv/tools/.venv", 0)]
+)
+def test_an_environment_of_the_bundle_itself(ask: Any, path: str, answer: int) -> None:
+    code, out, _ = ask("--env", path, "--from", str(BESIDE))
+    assert code == answer, out
+
+
+def test_a_named_environment_without_cuda_is_no_environment_for_a_gpu(ask: Any, tmp_path: Path) -> None:
+    plant(tmp_path / "cpu", torch="2.9.0+cpu", cuda="None")
+    code, out, _ = ask("--env", str(tmp_path / "cpu"), *H200)
+    assert code == 1
+    assert "is a build without CUDA" in out
+
+
 def test_an_image(ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = json.dumps(inspect(BASE, tags=("vllm/vllm-openai:v0.11.2",)))
     (tmp_path / "image.json").write_text(config)

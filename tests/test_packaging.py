@@ -117,6 +117,7 @@ def test_the_wheel_holds_the_four_folders_and_their_data(archives) -> None:
         "doctor/py.typed",
         "doctor/evidence/collector.py",
         "doctor/evidence/witness_gpu.py",
+        "doctor/evidence/witness_use.py",
         "doctor/evidence/witness_env.py",
         "doctor/evidence/witness_elf.py",
         "doctor/evidence/witness_host.py",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 import msgspec
@@ -32,7 +31,7 @@ _IMAGE_BYTES_MAX = 4 << 20
 def explain_place(options: argparse.Namespace, matrix: Matrix) -> WhyReport:
     """The document of such a question. Raises `UsageError` on what cannot be meant or read."""
     _refuse(options)
-    if options.env is not None:
+    if options.env is not None and not options.bundle:
         options.env = whole_paths([options.env], None)[0]
     evidence = _evidence(options)
     hosts = read_scopes(evidence) if evidence is not None else ()
@@ -89,7 +88,7 @@ def _machine(options: argparse.Namespace, matrix: Matrix, hosts: tuple[Host, ...
     if not hosts:
         target = named_target(options, matrix)
         return target, ground_of_target(matrix, target)
-    host = next((h for h in hosts if not h.scope.startswith("venv:")), hosts[0])
+    host = _holder(options, hosts)
     target, ground = target_of(matrix, host), ground_of_host(matrix, host)
     for term in (parse_term(text) for text in options.have):
         if term.component == "driver":
@@ -101,28 +100,32 @@ def _machine(options: argparse.Namespace, matrix: Matrix, hosts: tuple[Host, ...
     return target, ground
 
 
+def _holder(options: argparse.Namespace, hosts: tuple[Host, ...]) -> Host:
+    """The scope that the environment lies in: its container, where the bundle says so; else the host."""
+    container = next((h.scope.partition("@")[2] for h in hosts if _is_scope_of(h, options.env)), "")
+    places = [h for h in hosts if not h.scope.startswith("venv:")]
+    return next((h for h in places if h.scope == container), (places or list(hosts))[0])
+
+
+def _is_scope_of(host: Host, path: str | None) -> bool:
+    return path is not None and (host.scope == f"venv:{path}" or host.scope.startswith(f"venv:{path}@"))
+
+
 # --- what is asked about --------------------------------------------------------------------------
 
 
 def _environment(options: argparse.Namespace, hosts: tuple[Host, ...]) -> Environment:
     """Of the bundle where that holds it, else of this machine's disk."""
-    path = options.env
     for host in hosts if options.bundle else ():
-        if host.scope == f"venv:{path}" and isinstance(host.environment, Known):
+        if _is_scope_of(host, options.env) and isinstance(host.environment, Known):
             return host.environment.value
     is_elsewhere = bool(options.bundle) or not hosts
-    read = read_scopes(_collected([options.env], is_narrow=True)) if is_elsewhere else hosts
-    found = [
-        h
-        for h in read
-        if isinstance(h.environment, Known) and h.environment.value.is_meant and h.scope != "host"
-    ]
-    mine = [
-        h.environment.value
-        for h in found
-        if isinstance(h.environment, Known) and _is_of(h.environment.value, path)
-    ]
-    if not mine or not mine[0].is_listed or not (mine[0].packages or mine[0].python):
+    if is_elsewhere:
+        options.env = whole_paths([options.env], None)[0]
+        hosts = read_scopes(_collected([options.env], is_narrow=True))
+    told = [h.environment.value for h in hosts if isinstance(h.environment, Known)]
+    mine = [one for one in told if one.is_meant and one.is_listed and _is_of(one, options.env)]
+    if not mine or not (mine[0].packages or mine[0].python):
         _refuse_empty(options.env)
     return elsewhere(mine[0]) if is_elsewhere else mine[0]
 
@@ -132,8 +135,6 @@ def _is_of(environment: Environment, path: str) -> bool:
 
 
 def _refuse_empty(path: str) -> None:
-    if not os.path.exists(path):  # noqa: PTH110 - as above
-        raise UsageError(f"`{path}` does not exist")
     raise UsageError(
         f"`{path}` holds no Python environment that could be read",
         hints=("a prefix with lib/python3.*/site-packages below it, or its bin/python", "root reads more"),

@@ -240,7 +240,7 @@ def _unknown(left: dict[str, Finding], rulings: Sequence[Ruling]) -> Cause:
 
 
 def _advise(warnings: Sequence[Finding], rulings: Sequence[Ruling]) -> tuple[Cause, ...]:
-    """One piece of advice a cause, over all warnings that follow from it; a warning without one stands alone."""
+    """One piece of advice a cause, over all warnings that follow from it; a warning may stand alone."""
     advice: dict[str, Cause] = {}
     for finding in warnings:
         rows = [r for r in rulings if r.holds and finding.id in r.row.explains]

@@ -1,4 +1,4 @@
-"""What is to be done on a host, as staged variables (`mopt.vars/1`): lists that roles loop over, and no decision.
+"""What is to be done on a host, as staged variables (`mopt.vars/1`): lists that roles loop over.
 
 `doctor.core.lower` makes them from a stack, a host and `matrices/packages.yaml`; the roles of `playbooks/`
 carry them out. Nothing here is a command: the acts are a closed set, one list an act.
@@ -20,8 +20,8 @@ __all__ = [
     "KernelSpec",
     "Key",
     "PackageVersion",
-    "PlanHead",
     "Pin",
+    "PlanHead",
     "Reboot",
     "Refusal",
     "Repository",
@@ -131,7 +131,7 @@ class PackageVersion(_Value, frozen=True, kw_only=True):
 
 
 class Transaction(_Value, frozen=True, kw_only=True):
-    """One transaction of the package manager, simulated first; what it would do must equal what stands here."""
+    """One transaction, simulated first: what it would do must equal what stands here."""
 
     install: tuple[PackageVersion, ...] = ()
     remove: tuple[str, ...] = ()

@@ -113,9 +113,35 @@ def _required(tree: Iterable[Any]) -> frozenset[str]:
             continue
         if len(run) >= LITERAL_MIN:
             choices.append(frozenset([run]))
+        begun = _beginnings(name, value)
+        if run and begun and min(len(run + text) for text in begun) >= LITERAL_MIN:
+            choices.append(frozenset(run + text for text in begun))
         run = ""
         choices.append(_required_of(name, value))
     return _best([choice for choice in choices if choice])
+
+
+def _beginnings(name: str, value: Any) -> frozenset[str]:
+    """The literals that the alternatives of a group begin with; none where one begins with something else."""
+    if name == "SUBPATTERN":
+        first = value[3][0] if len(value[3]) else ("END", None)
+        if str(first[0]) == "BRANCH" and len(value[3]) == 1:
+            return _beginnings("BRANCH", first[1])
+        run = _run(value[3])
+        return frozenset([run]) if run else frozenset()
+    if name != "BRANCH":
+        return frozenset()
+    runs = [_run(branch) for branch in value[1]]
+    return frozenset(runs) if all(runs) else frozenset()
+
+
+def _run(tree: Iterable[Any]) -> str:
+    run = ""
+    for op, value in tree:
+        if str(op) != "LITERAL":
+            break
+        run += chr(value)
+    return run
 
 
 def _required_of(name: str, value: Any) -> frozenset[str]:

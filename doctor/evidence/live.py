@@ -100,7 +100,11 @@ def whole_paths(paths: Sequence[str], sysroot: str | None) -> tuple[str, ...]:
             raise UsageError(f"`--env {path}` names no environment", hints=("a prefix, or its bin/python",))
     if sysroot:
         return tuple(paths)
-    return tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)  # noqa: PTH100, PTH111 - 4 ms
+    whole = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)  # noqa: PTH100, PTH111 - 4 ms
+    for path in whole:
+        if not os.path.exists(path):  # noqa: PTH110 - as above
+            raise UsageError(f"`{path}` does not exist", hints=("`--env` takes a prefix, or its bin/python",))
+    return whole
 
 
 def list_items() -> str:

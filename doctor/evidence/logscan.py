@@ -23,6 +23,8 @@ _VARIES = VARIES.encode()
 #: Remembered shapes: some 20 MiB at most.
 _SHAPES_MAX = 100_000
 _SHAPE_MAX = 400
+#: What digits leave of a hash or a UUID that stands by itself. No literal holds such a word (see `_Sieve`).
+_HASH = re.compile(rb"(?<![A-Za-z])[a-f-]{6,}(?![A-Za-z])")
 #: Of a longer line its beginning is judged.
 _LINE_MAX = 1024 * 1024
 #: Lines around a kept one, which may hold the rest of a message.
@@ -70,48 +72,58 @@ class _Sieve:
         self.names = [row.id for row in rows]
         self._find = [re.compile(row.pattern.encode()).search for row in rows]
         self._fits = [re.compile(row.shape.encode("latin-1")).search for row in rows]
-        texts: dict[bytes, set[int]] = {}
+        #: Signatures by an end of one of their literals that begins with its rarest character.
+        ends: dict[bytes, set[int]] = {}
         #: A signature without literals, or with one that leaves no shape, is asked of every shape.
         self._always: set[int] = set()
         for number, row in enumerate(rows):
             shapes = {text.encode().translate(None, _VARIES) for text in row.literals}
-            if not shapes or b"" in shapes:
+            if not shapes or b"" in shapes or any(_HASH.search(text) for text in shapes):
                 self._always.add(number)
             for text in shapes - {b""}:
-                texts.setdefault(text, set()).add(number)
-        #: The trie finds the longest text at a place; whatever is its beginning stands there, too.
+                ends.setdefault(_rarest_end(text), set()).add(number)
+        #: The trie finds the longest end at a place; whatever is its beginning stands there, too.
         self._held = {
-            text: {n for other, numbers in texts.items() if text.startswith(other) for n in numbers}
-            for text in texts
+            text: {n for other, numbers in ends.items() if text.startswith(other) for n in numbers}
+            for text in ends
         }
-        trie = _trie(texts)
-        self._any = re.compile(trie).search if texts else None
-        self._places = re.compile(b"(?=(" + trie + b"))").finditer
+        self._next = re.compile(_trie(ends)).search if ends else None
 
     def candidates(self, shape: bytes) -> _Rows:
         """Numbers of the signatures that a line of this shape can be of."""
-        found = set(self._always)
-        if self._any is not None and self._any(shape) is not None:
-            for match in self._places(shape):
-                found |= self._held[match[1]]
-        return tuple(n for n in sorted(found) if self._fits[n](shape) is not None)
+        found = self._always
+        match = self._next(shape) if self._next is not None else None
+        while match is not None and self._next is not None:
+            found = found | self._held[match[0]]
+            match = self._next(shape, match.start() + 1)
+        return tuple(n for n in sorted(found) if self._fits[n](shape) is not None) if found else ()
 
     def matched(self, line: bytes, rows: _Rows) -> list[int]:
         """Those of the candidates that the line is of."""
         return [n for n in rows if self._find[n](line) is not None]
 
 
+#: Characters of logs, the most frequent first; one that is missing here is rarer than all.
+_FREQUENT = b" eatinorslcdmu:p-gh/.bfyv_[]w=,kTINORAESxPCDLMGUFVBHKW"
+
+
+def _rarest_end(text: bytes) -> bytes:
+    """The text from its rarest character on, four bytes at least: `re` skips quickly to a rare first byte."""
+    places = range(max(1, len(text) - 3))
+    return text[max(places, key=lambda n: (_FREQUENT.find(text[n]) % 256, -n)) :]
+
+
 def _trie(texts: Iterable[bytes]) -> bytes:
-    """A pattern that finds any of the texts, with their common beginnings shared: `re` tries one branch after
-    the other, and at most positions the first bytes decide.
-    """
+    """A pattern that finds any of the texts, with their common beginnings shared."""
     tree: dict[int, dict] = {}  # type: ignore[type-arg]  # a tree of itself
     for text in texts:
         node = tree
         for byte in text:
             node = node.setdefault(byte, {})
         node[-1] = {}
-    return _branches(tree)
+    whole = _branches(tree)
+    # A group around it all would hide the first bytes from `re`.
+    return whole[3:-1] if whole.startswith(b"(?:") and len(tree) > 1 else whole
 
 
 def _branches(node: dict[int, dict]) -> bytes:  # type: ignore[type-arg]
@@ -151,11 +163,7 @@ def _scan_lines(lines: list[bytes], scan: Scan, sieve: _Sieve, known: dict[bytes
         shape = line.translate(None, varies)
         rows = ask(shape)
         if rows is None:
-            rows = sieve.candidates(shape)
-            if len(shape) <= _SHAPE_MAX:
-                if len(known) >= _SHAPES_MAX:
-                    known.clear()
-                known[shape] = rows
+            rows = _new_shape(shape, sieve, known)
         if rows:
             found = sieve.matched(line[:_LINE_MAX], rows)
             if found:
@@ -165,3 +173,16 @@ def _scan_lines(lines: list[bytes], scan: Scan, sieve: _Sieve, known: dict[bytes
                 for number in found:
                     scan.note(sieve.names[number], scan.lines + first + 1, around)
     scan.lines += len(lines)
+
+
+def _new_shape(shape: bytes, sieve: _Sieve, known: dict[bytes, _Rows]) -> _Rows:
+    """The candidates of a shape that was not seen before; what is left of hashes in it is looked away from."""
+    bare = _HASH.sub(b"", shape)
+    rows = known.get(bare) if bare != shape else None
+    if rows is None:
+        rows = sieve.candidates(bare)
+    if len(known) >= _SHAPES_MAX:
+        known.clear()
+    if len(bare) <= _SHAPE_MAX:
+        known[bare] = rows
+    return rows

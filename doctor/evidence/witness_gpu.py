@@ -10,9 +10,12 @@ import os
 import re
 import time
 
+#: Lies beside this file, wherever that was copied to.
+use = __import__("witness_use")
+
 TYPE_CHECKING = False  # the import of typing costs 3 ms
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import Any
 
     from doctor.evidence.collector import Where
@@ -90,12 +93,6 @@ OLD_AND_NEW = (
     ),
 )
 RECOVERY_ACTION_FIELD = 230
-#: Counters of one link (nvml.h, `NVML_FI_DEV_NVLINK_ERROR_DL_*`; an H200 has these), and of all together,
-#: which older cards have.
-NVLINK_ERROR_FIELDS = (("replay", 161, 52), ("recovery", 162, 59), ("crc", 163, 38))
-#: NVML_NVLINK_MAX_LINKS is 18; one that is too many answers *invalid argument*.
-NVLINKS_MAX = 36
-PROCESSES_MAX = 256
 
 
 def testify(name: str, say: "Say", where: "Where") -> None:
@@ -208,7 +205,7 @@ def _ask_gpus(pynvml: "Any", say: "Say") -> None:
         gpu = _Gpu(pynvml, say, index, handle)
         _ask_gpu(gpu)
         if count > 1:  # links of a GPU that is alone lead nowhere
-            _ask_nvlinks(gpu)
+            use.ask_nvlinks(gpu)
 
 
 class _Gpu:
@@ -253,8 +250,8 @@ def _ask_gpu(gpu: _Gpu) -> None:
     for getter in PLAIN:
         gpu.put(_snake(getter), ("nvmlDeviceGet" + getter,))
     for key, calls in OLD_AND_NEW:
-        gpu.put(key, calls, shape=_processes if key.endswith("_processes") else _plain)
-    gpu.put("utilization_rates", ("nvmlDeviceGetUtilizationRates",), shape=_utilization)
+        gpu.put(key, calls, shape=use.processes if key.endswith("_processes") else _plain)
+    gpu.put("utilization_rates", ("nvmlDeviceGetUtilizationRates",), shape=use.utilization)
     for getter, parts in GROUPS:
         gpu.put_parts(_snake(getter), "nvmlDeviceGet" + getter, parts)
     values, error = gpu.get(("nvmlDeviceGetFieldValues",), [RECOVERY_ACTION_FIELD])
@@ -273,36 +270,6 @@ def _ask_fabric(gpu: _Gpu) -> None:
     info = structure()
     _, error = gpu.get(("nvmlDeviceGetGpuFabricInfoV",), ctypes.byref(info))
     gpu.tell("gpu_fabric_info", None if error else _fabric_info(info), error)
-
-
-def _ask_nvlinks(gpu: _Gpu) -> None:
-    """The state of each link until NVML knows no more of them, then the sums of its error counters."""
-    states = []  # type: list[object]
-    error = ""
-    while len(states) < NVLINKS_MAX:
-        state, error = gpu.get(("nvmlDeviceGetNvLinkState",), len(states))
-        if error:
-            break
-        states.append(_plain(state))
-    if not states:
-        # A card without NVLink may call its first link an invalid argument.
-        gpu.tell("nvlinks", None, "Not Supported" if error == "Invalid Argument" else error)
-        return
-    counts = {}  # type: dict[str, int]
-    by_link = [(name, (field, link)) for name, field, _ in NVLINK_ERROR_FIELDS for link in range(len(states))]
-    _sum_fields(gpu, by_link, counts)
-    if not counts:
-        _sum_fields(gpu, [(name, field) for name, _, field in NVLINK_ERROR_FIELDS], counts)
-    gpu.tell("nvlinks", {"states": states, "errors": counts}, "")
-
-
-def _sum_fields(gpu: _Gpu, fields: "Sequence[tuple[str, object]]", counts: "dict[str, int]") -> None:
-    """Adds what the fields say to the counts of their names; a field that the card lacks adds nothing."""
-    values, _ = gpu.get(("nvmlDeviceGetFieldValues",), [field for _, field in fields])
-    for number, value in enumerate(values or ()):
-        if value.nvmlReturn == 0:
-            name = fields[number][0]
-            counts[name] = counts.get(name, 0) + value.value.ullVal
 
 
 def _plain(value: object) -> object:
@@ -327,38 +294,6 @@ def _pci_info(info: "Any") -> "dict[str, object]":
 
 def _memory_info(memory: "Any") -> "dict[str, int]":
     return {"total": memory.total, "free": memory.free, "used": memory.used}
-
-
-def _processes(found: "Any") -> "list[dict[str, object]]":
-    """Process numbers are the host's; where those are not seen, a number would name somebody else here."""
-    is_first = _sees_all_processes()
-    rows = []
-    for process in found[:PROCESSES_MAX]:
-        row = {"pid": process.pid, "used_gpu_memory": process.usedGpuMemory}  # type: dict[str, object]
-        name = _process_name(process.pid) if is_first else ""
-        rows.append(dict(row, process_name=name) if name else row)
-    return rows
-
-
-def _sees_all_processes() -> bool:
-    """Whether this is the first process namespace, whose number the kernel fixes (PROC_PID_INIT_INO)."""
-    try:
-        return os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"  # noqa: PTH115 - pathlib is not loaded here
-    except OSError:
-        return False
-
-
-def _process_name(pid: int) -> str:
-    try:
-        fd = os.open(f"/proc/{pid}/comm", os.O_RDONLY)
-    except OSError:
-        return ""
-    with os.fdopen(fd, "rb") as handle:
-        return handle.read(64).decode("utf-8", "replace").strip()
-
-
-def _utilization(rates: "Any") -> "dict[str, int]":
-    return {"gpu": rates.gpu, "memory": rates.memory}
 
 
 def _fabric_info(info: "Any") -> "dict[str, object]":

@@ -19,6 +19,7 @@ from doctor.facts.source import (
     dotted,
     first_usable,
     integer,
+    is_newest_part,
     is_present,
     line_of,
     stat_of,
@@ -204,7 +205,7 @@ def _denials(evidence: Evidence, selinux: Fact[SelinuxMode]) -> Fact[tuple[str, 
         return Absent(reason="not_installed", origin=selinux.origin)
     # Where auditd runs it keeps denials out of the kernel's log: that log alone says nothing then.
     silent = audit if audit.has_data or audit.status != "missing" else first_usable(*logs[1:])
-    return Known(value=(), origin=silent.origin) if silent.has_data else absent(silent)
+    return Known(value=(), origin=silent.origin) if is_newest_part(silent) else absent(silent)
 
 
 def _avc_lines(log: Reading) -> list[str]:

@@ -9,7 +9,7 @@ from doctor.core.evidence import Evidence, Reading
 from doctor.core.host import Absent, Fact, Known
 from doctor.core.host_machine import OomKill
 from doctor.core.pattern import pattern
-from doctor.facts.source import absent, first_usable, pci_address
+from doctor.facts.source import absent, first_usable, is_newest_part, pci_address
 
 __all__ = ["read_oom_kills", "read_pcie_errors"]
 
@@ -54,13 +54,20 @@ def _of_boot(evidence: Evidence) -> tuple[list[Reading], Absent | None]:
     return [], absent(first_usable(*logs), "the log is empty" if any(log.has_data for log in logs) else "")
 
 
+def _only_a_part(log: Reading) -> Absent:
+    detail = "none in that part of the log which is here, which says nothing of the rest"
+    return Absent(reason="unreadable", origin=log.origin, detail=detail)
+
+
 def read_oom_kills(evidence: Evidence) -> Fact[tuple[OomKill, ...]]:
     """Newest first; of the two logs that hold one boot the one with more counts."""
     logs, why_not = _of_boot(evidence)
     if why_not is not None:
         return why_not
-    best = max(logs, key=lambda log: len(_kills(log)))
-    return Known(value=tuple(reversed(_kills(best)))[:_EVENTS_MAX], origin=best.origin)
+    best, log = max(((_kills(log), log) for log in logs), key=lambda pair: len(pair[0]))
+    if not best and not any(map(is_newest_part, logs)):
+        return _only_a_part(log)
+    return Known(value=tuple(reversed(best))[:_EVENTS_MAX], origin=log.origin)
 
 
 def _kills(log: Reading) -> list[OomKill]:
@@ -94,6 +101,8 @@ def read_pcie_errors(evidence: Evidence) -> Fact[dict[str, int]]:
         return why_not
     counted = [(_reports(log), log) for log in logs]
     best, log = max(counted, key=lambda pair: sum(pair[0].values()))
+    if not best and not any(map(is_newest_part, logs)):
+        return _only_a_part(log)
     return Known(value=dict(sorted(best.items(), key=lambda pair: -pair[1])[:_EVENTS_MAX]), origin=log.origin)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "first_usable",
     "fraction",
     "integer",
+    "is_newest_part",
     "is_present",
     "line_of",
     "parent",
@@ -106,6 +107,15 @@ def is_present(evidence: Evidence, path: str) -> bool | None:
         if item is not None and item.status in ("ok", "truncated", "missing"):
             return item.status != "missing"
     return said
+
+
+def is_newest_part(log: Reading) -> bool:
+    """Whether a log is whole or holds its newest part, so that what it lacks did not happen of late.
+
+    What somebody's script picked from a log, or pasted from it, says nothing of the rest.
+    """
+    detail = log.item.detail or "" if log.item is not None else ""
+    return log.status == "ok" or (log.status == "truncated" and detail.endswith(" bytes kept"))
 
 
 def line_of(reading: Reading) -> str:

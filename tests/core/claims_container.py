@@ -77,7 +77,7 @@ CASES: dict[str, Three] = {
     "pods_get_runc": Three(
         node(containerd(runtimes=("runc",), default_runtime="runc")),
         node(),
-        node(containerd(default_runtime=None)),
+        node(containerd(default_runtime=None, runtimes=None)),
     ),
     "linux_driver_in_wsl": Three(STRAY, in_wsl2(), without(in_wsl2(), ["packages"])),
     "shm_small": Three(inside(64 * MIB), inside(), inside(None)),

@@ -144,7 +144,7 @@ def guest() -> Host:
 
 
 def networked(host: Host | None = None, **facts: Any) -> Host:
-    """A bare-metal host whose four InfiniBand cards are up, with nvidia-peermem and no limit of locked memory."""
+    """A bare-metal host whose four InfiniBand cards are up, with nvidia-peermem, memlock unlimited."""
     host = host or healthy()
     resources = at(host, "system.resources").value
     values: dict[str, Any] = {

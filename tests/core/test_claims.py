@@ -348,8 +348,12 @@ def holds(name: str, host: Host) -> bool | None:
     return evaluate(name, case_of(host)).holds
 
 
+#: About a goal or an overlay, not the host alone: tests/core/test_goal_judge.py has their hosts.
+OF_A_WISH = {"goal_unmet", "goal_conflict", "site_rule_broken"}
+
+
 def test_every_claim_is_here() -> None:
-    assert set(CASES) == set(CLAIMS)
+    assert set(CASES) | OF_A_WISH == set(CLAIMS)
 
 
 @pytest.mark.parametrize("name", MORE)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from doctor.core.check import Case
+from doctor.core.claims import evaluate
 from doctor.core.finding import CheckReport, Finding
 from doctor.core.goal import parse_goal
 from doctor.core.host import Host
@@ -221,3 +223,29 @@ def test_a_finding_names_the_overlay_that_made_it() -> None:
     assert (finding.status, finding.overlay) == ("fail", "site-a")
     assert of(report)["vllm"].overlay == ""
     assert report.overlays == ("site-a",)
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("claim", "host", "goal", "rules", "wanted"),
+    [
+        ("goal_unmet", put(healthy(), "driver.kernel_version", OLD), "vllm==0.33.0", None, True),
+        ("goal_unmet", healthy(), "vllm==0.33.0", None, False),
+        ("goal_unmet", put(healthy(), "driver.kernel_version", OLD), "present", None, False),
+        ("goal_unmet", healthy(), "vllm==0.99.0", None, None),
+        ("goal_conflict", devices(healthy(), device_id=P40), "vllm==0.33.0", None, True),
+        ("goal_conflict", healthy(), "vllm==0.33.0", None, False),
+        ("site_rule_broken", healthy(), "present", site("forbid", "driver", "==580.*"), True),
+        ("site_rule_broken", healthy(), "present", site("pin", "driver", "==580.*"), False),
+        ("site_rule_broken", healthy(), "present", None, False),
+    ],
+)
+def test_claims_of_a_wish(
+    claim: str, host: Host, goal: str, rules: Matrix | None, wanted: bool | None
+) -> None:
+    case = Case(host=host, matrix=rules or matrix(), goal=parse_goal(goal))
+    found = evaluate(claim, case)
+    assert found.holds is wanted
+    assert bool(found.because) is (wanted is True)

@@ -462,3 +462,17 @@ def test_an_environment_that_would_run_is_still_under_the_rules(site: Any) -> No
     assert found.because[0].text.startswith("vllm 0.30.0 is forbidden by overlay site-a")
     assert under_rules(with_overlays(site(PIN, name="b")).matrix, report).compatible == "yes"
     assert under_rules(Matrix(EDITION), report) is report
+
+
+def test_the_example_of_the_page_is_an_overlay(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "overlays.md"
+    if not page.is_file():
+        pytest.skip("the pages are part of the tree, not of an installation")
+    for block in page.read_text(encoding="utf-8").split("```yaml\n")[1:]:
+        text = block.partition("```")[0]
+        (tmp_path / text.splitlines()[0].rpartition("/")[2]).write_text(text)
+    matrix = compile_overlays(EDITION, [str(tmp_path)])
+    (overlay,) = matrix.overlays
+    assert (overlay.name, [kind for kind, _rule in overlay.rules]) == ("site-a", ["forbid", "pin", "mirror"])
+    assert overlay.rows == (("releases", "vllm 0.33.0+site1"),)
+    assert [row.version.raw for row in overlay.driver_releases] == ["580.185.01"]

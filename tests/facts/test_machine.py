@@ -114,7 +114,11 @@ def test_locks():
     rows = [
         {"lock": "/var/lib/dpkg/lock-frontend", "pid": 4242, "process_name": "unattended-upgr"},
         {"lock": "/var/lib/dnf/rpmdb_lock.pid", "pid": 7, "process_name": "dnf"},
-        {"lock": "/var/lib/dnf/rpmdb_lock.pid", "pid": 8, "process_name": "sshd"},  # the number went to another
+        {
+            "lock": "/var/lib/dnf/rpmdb_lock.pid",
+            "pid": 8,
+            "process_name": "sshd",
+        },  # the number went to another
     ]
     assert told(package_locks=rows).package_locks.value == (
         LockHolder(lock="/var/lib/dpkg/lock-frontend", process="unattended-upgr", pid=4242),
@@ -215,6 +219,22 @@ def test_two_logs_of_one_boot_are_one():
     assert read(commands={DMESG: (0, "[ 0.0] Linux version 6.8\n")}).oom_kills.value == ()
     assert read(commands={DMESG: (0, "")}).oom_kills.reason == "unreadable"
     assert read(absent={"command:dmesg": "denied"}).oom_kills.reason == "denied"
+
+
+def test_a_part_of_a_log_proves_only_what_it_holds():
+    from doctor.core.evidence import Evidence, Item, Meta
+
+    def of(text: str, detail: str) -> Machine:
+        """A log of which the item says that it was cut."""
+        item = Item(key="command:dmesg", status="truncated", argv=("dmesg",), path="d", detail=detail)
+        return read_machine(Evidence(Meta(items=(item,)), {"d": text.encode()}))
+
+    searched = "only the lines that the report's script looked for"
+    silent = of("[ 1.0] NVRM: loading\n", searched)
+    assert silent.oom_kills.reason == silent.pcie_errors.reason == "unreadable"
+    assert len(of(OOM, searched).oom_kills.value) == 2
+    newest = of("[ 1.0] NVRM: loading\n", "last 524288 bytes kept")
+    assert (newest.oom_kills.value, newest.pcie_errors.value) == ((), {})
 
 
 AER = """[ 1.0] pcieport 0000:00:01.0: AER: Enabled with IRQ 26

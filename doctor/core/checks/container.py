@@ -144,7 +144,7 @@ def default_runtime(case: Case) -> Iterator[Outcome]:
     elif plain.holds is None:
         yield unknown("its configuration or the device plugin's socket was not read", subject=one.name)
     else:
-        yield passed(f"default runtime `{one.default_runtime}`", subject=one.name, wanted=wanted)
+        yield passed(f"default runtime `{one.default_runtime or 'runc'}`", subject=one.name, wanted=wanted)
 
 
 @check("container.no_cgroups", "device rules left to the toolkit", applies=(on_gpu_host, outside_containers))
@@ -201,12 +201,14 @@ def snap(case: Case) -> Iterator[Outcome]:
 
 @check("container.toolkit_mode", "toolkit mode fits the host", applies=(on_gpu_host, outside_containers))
 def toolkit_mode(case: Case) -> Iterator[Outcome]:
-    """`csv` is for Jetson; `cdi` needs a specification; `auto` finds out by itself."""
+    """`csv` is for Jetson, `cdi` needs a specification, and the driver must lie where `root` says."""
     config, unfit = known(case.host.containers.toolkit_config), toolkit_mode_unfit(case)
-    if config is None or (config.mode is None and not config.fault):
-        yield skipped("no mode is set")
+    if config is None:
+        yield skipped("the toolkit has no configuration that was read")
     elif unfit.holds:
-        yield grave(case)(unfit.because, subject=config.path, wanted="`auto`, or a specification for `cdi`")
+        yield grave(case)(unfit.because, subject=config.path, wanted="a mode and a driver root of this host")
+    elif config.mode is None:
+        yield skipped("no mode is set")
     elif unfit.holds is None:
         yield unknown(f"`{config.mode}`; whether it fits was not read", subject=config.path)
     elif config.mode in ("auto", "legacy", "cdi", "csv", "jit-cdi"):

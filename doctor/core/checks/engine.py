@@ -50,8 +50,8 @@ def _outcome(fit: Fit, subject: str) -> Outcome:
     return passed(fit.found, subject=subject)
 
 
-def _asks(word: str, title: str, *, critical: bool = False) -> Check:
-    """A check that passes on what `doctor.core.fit` says under a word."""
+def _asks(word: str, title: str, meaning: str, *, critical: bool = False) -> Check:
+    """A check that passes on what `doctor.core.fit` says under a word; `meaning` is its page."""
 
     def run(case: Case) -> Iterator[Outcome]:
         found = fits(case, word)
@@ -60,7 +60,7 @@ def _asks(word: str, title: str, *, critical: bool = False) -> Check:
         for fit in other or good[:1]:
             yield _outcome(fit, fit.component if len(other) > 1 else "")
 
-    run.__module__ = __name__
+    run.__doc__ = meaning
     declare = check(
         f"engine.{word}",
         title,
@@ -72,27 +72,121 @@ def _asks(word: str, title: str, *, critical: bool = False) -> Check:
 
 
 CHECKS = (
-    _asks("torch_build", "torch built with CUDA", critical=True),
-    _asks("torch_cuda", "driver new enough for torch", critical=True),
-    _asks("torch_archs", "torch has kernels for the GPU"),
-    _asks("ptx", "driver compiles the PTX of what is there"),
-    _asks("torch_pin", "extensions find the torch they were compiled for"),
-    _asks("gpu_support", "engine supports the GPU"),
-    _asks("tensorrt_single", "one TensorRT"),
-    _asks("tensorrt_libs", "TensorRT with its libraries"),
-    _asks("tensorrt_cuda", "driver new enough for TensorRT"),
-    _asks("trtllm_pins", "TensorRT-LLM finds its torch and TensorRT"),
-    _asks("trtllm_mpi", "TensorRT-LLM finds libmpi"),
-    _asks("cuda_libraries", "CUDA libraries of the major that is asked for"),
-    _asks("libcuda", "no libcuda beside the driver's"),
-    _asks("nccl", "one NCCL"),
-    _asks("flashinfer", "FlashInfer and its kernels of one release"),
-    _asks("requirements", "what engines ask for"),
-    _asks("glibc", "C library new enough"),
-    _asks("libstdcxx", "libstdc++ new enough"),
-    _asks("ptxas", "triton's assembler knows the GPU"),
-    _asks("nvcc", "nvcc for kernels compiled at run time"),
-    _asks("compiler", "C compiler for triton"),
-    _asks("headers", "Python.h for triton"),
-    _asks("open_files", "enough open files"),
+    _asks(
+        "torch_build",
+        "torch built with CUDA",
+        "A torch without CUDA computes on the processor, whatever the GPU.",
+        critical=True,
+    ),
+    _asks(
+        "torch_cuda",
+        "driver new enough for torch",
+        "The driver is of the CUDA major that torch was built with, or newer; below it CUDA does not start.",
+        critical=True,
+    ),
+    _asks(
+        "torch_archs",
+        "torch has kernels for the GPU",
+        "The build of torch has machine code that runs on each kind of GPU; without it nothing is computed.",
+    ),
+    _asks(
+        "ptx",
+        "driver compiles the PTX of what is there",
+        "A driver runs machine code of a newer minor CUDA, and refuses its PTX with error 222.",
+    ),
+    _asks(
+        "torch_pin",
+        "extensions find the torch they were compiled for",
+        "An extension compiled for one release of torch does not load with another.",
+    ),
+    _asks(
+        "gpu_support",
+        "engine supports the GPU",
+        "vLLM, TensorRT and TensorRT-LLM support the compute capability of each kind of GPU.",
+    ),
+    _asks(
+        "tensorrt_single",
+        "one TensorRT",
+        "A TensorRT plan is read by the release that built it: there is one release, for one CUDA major.",
+    ),
+    _asks(
+        "tensorrt_libs",
+        "TensorRT with its libraries",
+        "The bindings find libnvinfer, in a wheel of its own or among the system's libraries.",
+    ),
+    _asks(
+        "tensorrt_cuda",
+        "driver new enough for TensorRT",
+        "The driver is of the CUDA major that this variant of TensorRT is built for, or newer.",
+    ),
+    _asks(
+        "trtllm_pins",
+        "TensorRT-LLM finds its torch and TensorRT",
+        "TensorRT-LLM is compiled for one range of torch and TensorRT, and fails with others.",
+    ),
+    _asks(
+        "trtllm_mpi",
+        "TensorRT-LLM finds libmpi",
+        "TensorRT-LLM loads libmpi when it is imported, and its wheels bring none.",
+    ),
+    _asks(
+        "cuda_libraries",
+        "CUDA libraries of the major that is asked for",
+        "Each CUDA library that an extension asks for is there, in the major that it was compiled with.",
+    ),
+    _asks(
+        "libcuda",
+        "no libcuda beside the driver's",
+        "The driver brings libcuda; one inside the environment may be found first and be of another version.",
+    ),
+    _asks(
+        "nccl",
+        "one NCCL",
+        "There is one NCCL, in the version that torch asks for; wheels of two CUDA majors share their files.",
+    ),
+    _asks(
+        "flashinfer",
+        "FlashInfer and its kernels of one release",
+        "FlashInfer refuses to start with prebuilt kernels of another release than its own.",
+    ),
+    _asks(
+        "requirements",
+        "what engines ask for",
+        "What else an engine asks for by its metadata is there in a version that suits it.",
+    ),
+    _asks(
+        "glibc",
+        "C library new enough",
+        "The C library is as new as the wheels and their machine code ask for.",
+    ),
+    _asks(
+        "libstdcxx",
+        "libstdc++ new enough",
+        "A libstdc++ in the environment comes before the system's, and is as new as extensions ask for.",
+    ),
+    _asks(
+        "ptxas",
+        "triton's assembler knows the GPU",
+        "Triton assembles its kernels with the ptxas that it brings, which has to know the GPU.",
+    ),
+    _asks(
+        "nvcc",
+        "nvcc for kernels compiled at run time",
+        "FlashInfer and DeepGEMM compile kernels on the host where they do not come prebuilt.",
+    ),
+    _asks(
+        "compiler",
+        "C compiler for triton",
+        "Triton builds a small C module at its first start, and needs a C compiler for it.",
+    ),
+    _asks(
+        "headers",
+        "Python.h for triton",
+        "The C module that triton builds at its first start needs Python.h of the interpreter in use.",
+    ),
+    _asks(
+        "open_files",
+        "enough open files",
+        "A server holds a descriptor for each connection; vLLM asks for 65535 of them.",
+    ),
 )

@@ -1,14 +1,15 @@
 """Claims about whether containers get their GPUs: engines, NVIDIA Container Toolkit, SELinux, vGPU guests.
 
 A cause that shows on the host as a setting, and in a container as an error, has two claims: what is seen at
-either side, and what only the host can settle. In a container the second stays untold.
+either side, and what only the host can settle. In a container the second is untold, unless the host's
+evidence lies beside the container's.
 """
 
 from __future__ import annotations
 
 from doctor.core.check import Case
 from doctor.core.claims.cdi import cdi_specs, engine, kubernetes, operator_manages, toolkit_present
-from doctor.core.claims.claimed import UNTOLD, Claimed, either, no, yes
+from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, either, no, yes
 from doctor.core.claims.modules import module_loaded
 from doctor.core.claims.running import not_injected, on_wsl
 from doctor.core.host import Known, is_not_there, known
@@ -46,6 +47,8 @@ __all__ = [
 
 #: Engines that Kubernetes itself starts pods with.
 _OF_KUBERNETES = ("k3s", "rke2", "crio", "containerd")
+#: Where the GPU Operator's driver container mounts its driver; its configuration may outlive it.
+_OPERATOR_ROOT = "/run/nvidia/driver"
 #: Docker gives a container 64 MiB; NCCL takes some MiB for each pair of GPUs, and torch's loaders more.
 _SHM_BYTES = 1024**3
 
@@ -111,10 +114,30 @@ def _nvml_says(case: Case, words: str) -> Claimed:
     return either(words in answered.error.lower(), f"NVML: {answered.error}")
 
 
+def _host_side(case: Case) -> Case | None:
+    """The case of the host that a container runs on, where its evidence lies beside the container's."""
+    if case.virtualisation != "container":
+        return case
+    if "host_side" not in case.memo:
+        host = next((h for h in case.others if h.scope == "host"), None)
+        side = Case(host=host, matrix=case.matrix, goal=case.goal) if host else None
+        # Evidence that was taken inside a container, as scope `host`, is no host's.
+        case.memo["host_side"] = side if side and side.virtualisation != "container" else None
+    told: Case | None = case.memo["host_side"]
+    return told
+
+
+def _of_host(case: Case, claim: Claim) -> Claimed:
+    """What a claim about the host comes to, asked from inside a container."""
+    side = _host_side(case)
+    return claim(side) if side else UNTOLD
+
+
 def no_cgroups_seen(case: Case) -> Claimed:
     """`no-cgroups` is set; or, in a container, NVML gives the error that follows from it among others."""
     if case.virtualisation == "container":
-        return _nvml_says(case, "unknown error")
+        said, told = _nvml_says(case, "unknown error"), _of_host(case, no_cgroups_seen)
+        return told if said.holds and told.holds is not None else said
     config = case.host.containers.toolkit_config
     value = known(config).no_cgroups if isinstance(config, Known) else None  # type: ignore[union-attr]
     if value is None and not is_not_there(config) and not isinstance(config, Known):
@@ -123,8 +146,10 @@ def no_cgroups_seen(case: Case) -> Claimed:
 
 
 def no_cgroups_rootful(case: Case) -> Claimed:
-    """An engine that uses the toolkit runs as root. A container cannot tell."""
-    if case.virtualisation == "container" or not isinstance(case.host.containers.engines, Known):
+    """An engine that uses the toolkit runs as root: a container asks its host."""
+    if case.virtualisation == "container":
+        return _of_host(case, no_cgroups_rootful)
+    if not isinstance(case.host.containers.engines, Known):
         return UNTOLD
     docker = engine(case, "docker")
     if docker is None:
@@ -137,10 +162,15 @@ def no_cgroups_rootful(case: Case) -> Claimed:
 def reload_loss_seen(case: Case) -> Claimed:
     """The legacy hook hands GPUs over behind systemd's back; or, in a container, NVML's error after that."""
     if case.virtualisation == "container":
-        return _nvml_says(case, "unknown error")
+        said, told = _nvml_says(case, "unknown error"), _of_host(case, reload_loss_seen)
+        return told if said.holds and told.holds is not None else said
     if not isinstance(case.host.containers.engines, Known):
         return UNTOLD
-    drivers = {e.name: e.cgroup_driver for e in known(case.host.containers.engines) or ()}
+    if no_cgroups_seen(case).holds and no_cgroups_rootful(case).holds:
+        return no()  # the devices are closed from the first second: there is nothing to lose
+    # The containerd that only serves Docker hands over nothing.
+    serving = [e for e in (engine(case, "docker"), node_engine(case)) if e]
+    drivers = {e.name: e.cgroup_driver for e in serving}
     by_systemd = [name for name, driver in drivers.items() if driver == "systemd"]
     config = known(case.host.containers.toolkit_config)
     mode = config.mode if config else None
@@ -168,9 +198,9 @@ def _makes_cdi_itself(case: Case, version: Dotted) -> bool:
 
 
 def reload_loss_open(case: Case) -> Claimed:
-    """Nothing tells systemd of the devices. A container cannot tell."""
+    """Nothing tells systemd of the devices: a container asks its host."""
     if case.virtualisation == "container":
-        return UNTOLD
+        return _of_host(case, reload_loss_open)
     links = known(case.host.containers.char_links)
     if links is None:
         return UNTOLD
@@ -188,9 +218,9 @@ def selinux_refusal_seen(case: Case) -> Claimed:
 
 
 def selinux_enforces(case: Case) -> Claimed:
-    """SELinux enforces, and containers may not use devices by its own boolean. A container cannot tell."""
+    """SELinux enforces, and containers may not use devices by its own boolean: a container asks its host."""
     if case.virtualisation == "container":
-        return UNTOLD
+        return _of_host(case, selinux_enforces)
     mode, allowed = known(case.host.containers.selinux), known(case.host.containers.selinux_use_devices)
     if mode is None:
         return no() if is_not_there(case.host.containers.selinux) else UNTOLD
@@ -206,12 +236,13 @@ def pods_get_runc(case: Case) -> Claimed:
         return no()
     if is_wired(case, one) is False:
         return yes(f"`{one.name}` has no runtime `nvidia`, and gives nothing by CDI")
-    if one.default_runtime is None or one.cdi_enabled is None or node.has_device_plugin_socket is None:
+    # Without a specification nothing is given by CDI; a configuration that names no default means runc.
+    reads_cdi = False if cdi_specs(case) == () else one.cdi_enabled
+    default = one.default_runtime or ("runc" if one.runtimes else None)
+    if default is None or reads_cdi is None or node.has_device_plugin_socket is None:
         return UNTOLD
-    is_plain = not one.default_runtime.startswith("nvidia") and not (one.cdi_enabled and cdi_specs(case))
-    words = (
-        f"the default runtime of `{one.name}` is `{one.default_runtime}`, and no device plugin has registered"
-    )
+    is_plain = not default.startswith("nvidia") and not reads_cdi
+    words = f"the default runtime of `{one.name}` is `{default}`, and no device plugin has registered"
     return either(is_plain and not node.has_device_plugin_socket, words)
 
 
@@ -287,6 +318,8 @@ def toolkit_mode_unfit(case: Case) -> Claimed:
         return no() if is_not_there(fact) else UNTOLD
     if config.fault:
         return yes(f"`{config.path}`: {config.fault}")
+    if (config.root or "").startswith(_OPERATOR_ROOT) and is_not_there(case.host.driver.container_root):
+        return yes(f"`{config.path}` looks for the driver in `{config.root}`, and none is there")
     if config.mode == "csv":
         return either(not on_jetson(case), f"`{config.path}` sets mode `csv`, and this is no Jetson")
     if config.mode != "cdi":

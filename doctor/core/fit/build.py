@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 from doctor.core.fit.code import architecture_of, public
-from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, yes
+from doctor.core.fit.ground import Card
+from doctor.core.fit.verdict import Fit, Question, no, of_some_card, sources, unknown, warn, yes
+from doctor.core.matrix import ToolkitRow
 from doctor.core.versions import Dotted
 
 __all__ = ["compiler", "glibc", "headers", "libstdcxx", "mpi", "nvcc", "open_files", "ptxas"]
@@ -84,28 +86,25 @@ def ptxas(question: Question) -> Iterator[Fit]:
     row = question.matrix.toolkit(release) if release is not None else None
     if row is None or not row.sm_targets:
         return
-    for card in question.ground.cards:
-        family = architecture_of(question.matrix, card.capability) if card.capability else None
-        if card.capability is None or family is None:
-            continue
-        # Thor is sm_101 to one toolkit and sm_110 to the next.
-        own = card.capability.raw.replace(".", "")
-        numbers = {own, *(family.sm if len(family.compute_capability) == 1 else ())}
-        found = f"triton brings ptxas of CUDA {row.cuda}; {card.name} is sm_{own}"
-        if numbers & set(row.sm_targets):
-            yield yes("triton-ptxas", "triton", found, row.source)
-            continue
-        since = f" (CUDA {family.first_cuda} and newer)" if family.first_cuda else ""
-        hint = f"TRITON_PTXAS_PATH set to the ptxas of a toolkit that knows it{since}, or a newer triton"
-        source = sources(question, row, rules=("triton-ptxas",))
-        yield no(
-            "triton-ptxas",
-            "triton",
-            found,
-            wanted="an assembler that knows the GPU",
-            source=source,
-            hints=(hint,),
-        )
+    fits = [_assembles(question, card, row) for card in question.ground.cards]
+    yield from of_some_card([[fit] for fit in fits if fit is not None])
+
+
+def _assembles(question: Question, card: Card, row: ToolkitRow) -> Fit | None:
+    family = architecture_of(question.matrix, card.capability) if card.capability else None
+    if card.capability is None or family is None:
+        return None
+    own = card.capability.raw.replace(".", "")
+    # Thor is sm_101 to one toolkit and sm_110 to the next.
+    numbers = {own, *(family.sm if len(family.compute_capability) == 1 else ())}
+    found = f"triton brings ptxas of CUDA {row.cuda}; {card.name} is sm_{own}"
+    if numbers & set(row.sm_targets):
+        return yes("triton-ptxas", "triton", found, row.source)
+    since = f" (CUDA {family.first_cuda} and newer)" if family.first_cuda else ""
+    hints = (f"TRITON_PTXAS_PATH set to the ptxas of a toolkit that knows it{since}, or a newer triton",)
+    source = sources(question, row, rules=("triton-ptxas",))
+    wanted = "an assembler that knows the GPU"
+    return no("triton-ptxas", "triton", found, wanted=wanted, source=source, hints=hints)
 
 
 def _uses_triton(question: Question) -> bool:

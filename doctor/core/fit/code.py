@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from doctor.core.fit.ground import Card
-from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, yes
+from doctor.core.fit.verdict import Fit, Question, no, of_some_card, sources, unknown, warn, yes
 from doctor.core.matrix import Architecture, Matrix
 from doctor.core.rows.package import HardwareSupport, Release
 from doctor.core.sets import VersionSet
@@ -79,9 +79,8 @@ def torch_archs(question: Question) -> Iterator[Fit]:
     cuda = question.environment.torch_cuda
     if not question.environment.torch or cuda is None:
         return
-    for card in question.ground.cards:
-        if card.capability is not None:
-            yield _torch_on(question, card, card.capability, cuda)
+    told = [(card, card.capability) for card in question.ground.cards if card.capability is not None]
+    yield from of_some_card([[_torch_on(question, card, capability, cuda)] for card, capability in told])
 
 
 def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) -> Fit:
@@ -186,10 +185,12 @@ def engine_gpu(question: Question) -> Iterator[Fit]:
         "tensorrt": environment.tensorrt,
         "tensorrt-llm": environment.tensorrt_llm,
     }
+    told = [(card.name, card.capability) for card in question.ground.cards if card.capability is not None]
     for component, version in named.items():
-        for card in question.ground.cards if version else ():
-            if card.capability is not None:
-                yield from _engine_on(question, component, version, card.name, card.capability)
+        if version:
+            yield from of_some_card(
+                [tuple(_engine_on(question, component, version, name, at)) for name, at in told]
+            )
 
 
 def _engine_on(

@@ -169,11 +169,13 @@ def flashinfer(question: Question) -> Iterator[Fit]:
     """FlashInfer's prebuilt kernels are of its own release: it refuses to start with others."""
     packages = question.environment.packages
     own = packages.get("flashinfer-python")
-    beside = {n: packages[n] for n in ("flashinfer-cubin", "flashinfer-jit-cache") if n in packages}
+    names = ("flashinfer-cubin", "flashinfer-jit-cache")
+    beside: dict[str, str] = {name: packages[name] for name in names if name in packages}
     if own is None or not beside:
         return
     source = sources(question, rules=("flashinfer-prebuilt",))
-    text = ", ".join(f"{name} {version}" for name, version in {"flashinfer-python": own, **beside}.items())
+    every: dict[str, str] = {"flashinfer-python": own, **beside}
+    text = ", ".join(f"{name} {version}" for name, version in every.items())
     if all(public(version) == public(own) for version in beside.values()):
         yield yes("flashinfer-set", "flashinfer", text, source)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -11,7 +11,7 @@ from doctor.core.fit.ground import Ground
 from doctor.core.host import Environment
 from doctor.core.matrix import Matrix, Row
 
-__all__ = ["Fit", "Question", "no", "sources", "unknown", "warn", "yes"]
+__all__ = ["Fit", "Question", "no", "of_some_card", "sources", "unknown", "warn", "yes"]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,3 +111,17 @@ def unknown(
     return Fit(
         answer="unknown", component=component, relation=relation, found=found, source=source, is_open=is_open
     )
+
+
+def of_some_card(by_card: Sequence[Sequence[Fit]]) -> Iterator[Fit]:
+    """What is said of each kind of GPU: where one kind is served, another that is not is worth a warning.
+
+    A display card beside the ones that compute does not make an environment useless.
+    """
+    is_served = any(not any(fit.answer == "no" for fit in fits) for fits in by_card)
+    for fits in by_card:
+        for fit in fits:
+            if fit.answer == "no" and is_served:
+                yield msgspec.structs.replace(fit, answer="warn", found=f"{fit.found}; other GPUs are served")
+            else:
+                yield fit

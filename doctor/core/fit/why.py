@@ -39,6 +39,7 @@ def why_environment(
         nearest="",
         components=_components(environment),
         advice=tuple(_advice(fits, answer)),
+        overlays=matrix.overlay_names,
         environment=environment,
     )
 

@@ -159,6 +159,12 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "containerd",
             "no device plugin",
         ),
+        "plain by default, which the configuration does not say": (
+            node(containerd(default_runtime=None, cdi_enabled=None), has_device_plugin_socket=False),
+            "warn",
+            "containerd",
+            "`runc`",
+        ),
         "k3s that did not find the toolkit": (
             node(K3S, distribution="k3s"),
             "warn",
@@ -166,7 +172,12 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "no runtime `nvidia`",
         ),
         "the GPU Operator": (OF_OPERATOR, "pass", "", "Operator"),
-        "not read": (node(containerd(default_runtime=None)), "unknown", "containerd", "not read"),
+        "not read": (
+            node(containerd(default_runtime=None, runtimes=None)),
+            "unknown",
+            "containerd",
+            "not read",
+        ),
         "no Kubernetes": (serving(), "skip", "", "no Kubernetes"),
         "no toolkit": (
             without_toolkit(K3S, kubernetes=Kubernetes(distribution="k3s", has_nvidia_operator=False)),
@@ -252,6 +263,23 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "TOML",
         ),
         "none set": (serving(toolkit_config=config(mode=None)), "skip", "", "no mode"),
+        "no configuration": (without_toolkit(), "skip", "", "no configuration"),
+        "the root of a driver container that has gone": (
+            serving(toolkit_config=config(root="/run/nvidia/driver")),
+            "warn",
+            CONFIG,
+            "none is there",
+        ),
+        "the root of a driver container": (
+            put(
+                serving(toolkit_config=config(root="/run/nvidia/driver")),
+                "driver.container_root",
+                "/run/nvidia/driver",
+            ),
+            "pass",
+            CONFIG,
+            "auto",
+        ),
     },
     "container.toolkit_parts": {
         "even": (driver_packages_of(*EVEN), "pass", "", "3 packages"),

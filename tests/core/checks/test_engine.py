@@ -226,6 +226,18 @@ def test_a_decoy_is_no_fault(name: str) -> None:
     assert [(f.id, f.found) for f in said if f.status in ("fail", "warn")] == []
 
 
+#: A display card of Pascal beside a GPU that computes.
+MIXED = gpu(healthy(), 1, compute_capability="6.1", name="NVIDIA GeForce GT 1030")
+
+
+def test_a_display_card_that_nothing_serves_is_worth_a_warning_beside_one_that_is_served() -> None:
+    said = {word: status(inside(MIXED), f"engine.{word}") for word in ("torch_archs", "gpu_support", "ptxas")}
+    assert said["torch_archs"] == said["gpu_support"] == {"warn"}
+    report = judged(MIXED, scoped())
+    assert {s.scope: s.verdict for s in report.scopes}[SCOPE] == "ready"
+    assert [a.id for a in report.advice if a.scope == SCOPE][:1] == ["torch.arch_not_in_build"]
+
+
 # --- cases of the field ---------------------------------------------------------------------------
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from doctor.core.finding import Status
 from doctor.core.host import Host
+from doctor.core.judge import judge_scopes
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
     DRIVER,
@@ -17,6 +19,7 @@ from tests.core.hosts import (
     having,
     healthy,
     in_container,
+    matrix,
     put,
     without,
     without_module,
@@ -117,6 +120,17 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
         ),
         "links": (put(LEGACY, "containers.char_links", value=True), "pass", "", "has links"),
         "cgroupfs": (serving(docker(cgroup_driver="cgroupfs", cdi_enabled=False)), "pass", "", "not used"),
+        "a containerd that serves Docker": (
+            serving(
+                docker(cgroup_driver="cgroupfs", cdi_enabled=False),
+                other("containerd", cgroup_driver="systemd"),
+                toolkit_config=config(mode="legacy"),
+                char_links=False,
+            ),
+            "pass",
+            "",
+            "not used",
+        ),
         "links not read": (without(LEGACY, ["containers.char_links"]), "unknown", "", "not read"),
         "the mode was not read": (without(LEGACY, ["containers.toolkit_config"]), "skip", "", "was not read"),
         "engines not read": (without(LEGACY, ["containers.engines"], "denied"), "unknown", "", "needs root"),
@@ -196,6 +210,37 @@ def test_unknown_error_inside_is_not_decided_there() -> None:
 def test_insufficient_permissions_inside_is_not_decided_there() -> None:
     cause = answer(CLOSED).causes[0]
     assert (cause.id, cause.tied_with) == ("unknown", ("container.selinux_denied",))
+
+
+def beside(host: Host, inside_it: Host) -> dict[str, list[str]]:
+    """Scope -> causes, where host and container were asked."""
+    inner = msgspec.structs.replace(inside_it, scope="container:8a1d5c77e0b2")
+    report = judge_scopes((host, inner), matrix())
+    return {s.scope: [c.id for c in report.causes if c.scope == s.scope] for s in report.scopes}
+
+
+BOTH = serving(LEGACY_DOCKER, toolkit_config=config(mode="legacy", no_cgroups=True))
+SIDES: dict[str, tuple[Host, Host, str]] = {
+    "devices that systemd does not know": (LEGACY, UNKNOWN_ERROR, "container.cgroup_device_loss"),
+    "no-cgroups": (BOTH, UNKNOWN_ERROR, "container.no_cgroups_misconfig"),
+    "neither": (serving(), UNKNOWN_ERROR, "unknown"),
+    "SELinux": (serving(selinux="enforcing"), CLOSED, "container.selinux_denied"),
+    "a permissive host": (serving(selinux="permissive"), CLOSED, "unknown"),
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_the_host_settles_what_a_container_cannot(name: str) -> None:
+    host, inner, cause = SIDES[name]
+    assert beside(host, inner) == {"host": [], "container:8a1d5c77e0b2": [cause]}
+
+
+def test_where_nothing_opens_nothing_is_lost_later() -> None:
+    assert [a.id for a in answer(BOTH).advice] == ["container.no_cgroups_misconfig"]
+
+
+def test_a_container_taken_for_the_host_settles_nothing() -> None:
+    assert beside(inside(), UNKNOWN_ERROR)["container:8a1d5c77e0b2"] == ["unknown"]
 
 
 def test_a_container_that_asked_for_none_is_one_cause() -> None:
