@@ -41,6 +41,8 @@ _CAUSES_MAX = 6
 #: Each further text that speaks for the same cause closes so much of what is left to certainty.
 _MORE_SIGNS = 0.15
 _SIGNS_MAX = 3
+#: Facts that the text shows, with a message that speaks for their cause, and without.
+_PROVED_BY_TEXT, _SHOWN_BY_TEXT = 0.9, 0.6
 #: What only general texts speak for counts so much less.
 _GENERAL = 0.6
 #: Below this share of the first cause another one is noise.
@@ -83,6 +85,8 @@ class Named(_Value, frozen=True, kw_only=True):
     score: float
     """From 0 to 1, for ranking; not a probability."""
     layer: str = ""
+    refined_by: tuple[str, ...] = ()
+    """A closer cause inside this one, where facts of the host show it."""
     is_harmless: bool = False
     """Whether there is nothing to act on."""
     matched: tuple[Matched, ...] = ()
@@ -145,26 +149,35 @@ class _Evidence:
             self.specific[hit.line] = max(self.specific.get(hit.line, 0.0), weight)
         self.hits.append(hit)
 
+    def add_facts(self, because: Sequence[str]) -> None:
+        """What the text shows as facts. One may be the message again; two that fit together are proof."""
+        self.because += because
+        if len(because) > 1:
+            self.specific[0] = _PROVED_BY_TEXT if self.hits else _SHOWN_BY_TEXT
+        elif not self.hits:
+            self.specific[0] = _LIKELY
+
     @property
     def score(self) -> float:
         if self.specific:
-            signs = min(
-                len({_message(h) for h in self.hits if h.signature.kind == "specific"}) - 1, _SIGNS_MAX
-            )
             rest = 1 - max(self.specific.values())
-            return 1 - rest * (1 - _MORE_SIGNS * max(signs, 0))
+            return 1 - rest * (1 - _MORE_SIGNS * min(self._signs - 1, _SIGNS_MAX))
         if self.harmless:
             return self.harmless
         return self.general * _GENERAL
 
     @property
+    def _signs(self) -> int:
+        """The same message on many lines is one sign; two signatures of one line are one, too."""
+        first: dict[str, int] = {}
+        for hit in self.hits:
+            if hit.signature.kind == "specific":
+                first.setdefault(hit.signature.id, hit.line)
+        return max(1, len({*first.values(), *(line for line in self.specific if line == 0)}))
+
+    @property
     def is_harmless(self) -> bool:
         return bool(self.harmless) and not self.specific
-
-
-def _message(hit: Hit) -> tuple[str, int]:
-    """The same message on many lines is one sign; two messages on one line are one, too."""
-    return hit.signature.id, hit.line
 
 
 def explain(  # noqa: PLR0913 - a report is made of these
@@ -187,6 +200,7 @@ def explain(  # noqa: PLR0913 - a report is made of these
     found = _weigh(hits)
     _add_facts_of_text(found, text_cases, matrix)
     standing = _standing(cases)
+    closer = {r.row.refines: r for r in standing.values() if r.row.refines and r.holds and r.sign > 1}
     ranked, ruled_out = [], []
     for cause, evidence in found.items():
         row = matrix.cause(cause)
@@ -194,7 +208,8 @@ def explain(  # noqa: PLR0913 - a report is made of these
         if row is not None and against is not None and against.holds is False:
             ruled_out.append(_ruled_out(row, cases))
             continue
-        ranked.append(_named(cause, row, evidence, against, counts or {}))
+        named = _named(cause, row, evidence, against, counts or {})
+        ranked.append(_refined(named, closer[cause]) if cause in closer else named)
     ranked += _of_host_alone(found, cases, matrix)
     causes = _shortened(ranked)
     return ExplainReport(
@@ -233,8 +248,7 @@ def _add_facts_of_text(found: dict[str, _Evidence], cases: Sequence[Case], matri
             if not (ruling.holds and ruling.sign > 1 and ruling.because) or row is None or row.refines:
                 continue
             evidence = found.setdefault(cause, _Evidence())
-            evidence.specific[0] = max(evidence.specific.get(0, 0.0), 0.9 if evidence.hits else 0.6)
-            evidence.because += ruling.because
+            evidence.add_facts(ruling.because)
 
 
 def _standing(cases: Sequence[Case]) -> dict[str, Ruling]:
@@ -275,6 +289,17 @@ def _named(
         because=tuple(dict.fromkeys(because)),
         deciding_facts=() if confidence == "strong" or row is None else row.deciding_facts,
         remedy=remedy_of(row.remedy) if row else None,
+    )
+
+
+def _refined(named: Named, closer: Ruling) -> Named:
+    """The cause with the closer one that holds on the host, whose remedy fits better."""
+    return msgspec.structs.replace(
+        named,
+        title=f"{named.title}: {closer.row.title}",
+        refined_by=(closer.row.id,),
+        because=tuple(dict.fromkeys((*named.because, *closer.because))),
+        remedy=remedy_of(closer.row.remedy) or named.remedy,
     )
 
 

@@ -82,6 +82,8 @@ class CdiSpec(Value, frozen=True, kw_only=True):
     fault: str = ""
     is_read: bool = True
     """False when the file could not be read: `fault` says why, and it may be in order."""
+    folder_mode: str = ""
+    """Octal permission bits of its directory: a closed one hides it from rootless engines."""
 
 
 class Kubernetes(Value, frozen=True, kw_only=True):

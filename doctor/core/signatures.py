@@ -114,7 +114,13 @@ def _has_company(row: SignatureRow, page: _Page, place: int) -> bool:
     """Whether what must stand nearby does, and what must not does not."""
     if not row.also and not row.unless:
         return True
-    near = page.lines[max(0, place - NEARBY) : place + NEARBY + 1]
+    number = page.lines[place].number
+    # Of a large log there are only the lines that matter: neighbours may be far away.
+    near = [
+        line
+        for line in page.lines[max(0, place - NEARBY) : place + NEARBY + 1]
+        if abs(line.number - number) <= NEARBY
+    ]
     text = "\n".join(line.text for line in near) + "\n" + " ".join(line.body for line in near)
     if row.also and compiled(row.also).search(text) is None:
         return False

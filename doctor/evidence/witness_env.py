@@ -88,6 +88,7 @@ LIBRARY = (
     r"lib(cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvinfer|nvinfer_plugin|cuda|tensorrt_llm|torch_cuda|mpi"
     r"|stdc\+\+)(-[0-9a-f]{6,12})?\.so[.\d]*$"
 )
+FAR = r"(autofs|nfs|cifs|smb|lustre|gpfs|beegfs|ceph|glusterfs|9p|afs|fuse\.(?!fuse-overlayfs))"
 CUDA_LIBRARY = r"lib(cudart|cublas|cublasLt|nvrtc)\.so\.\d+$"
 PTXAS = ("triton/backends/nvidia/bin/ptxas", "triton/backends/nvidia/bin/ptxas-blackwell")
 #: A libcuda of its own: conda's compat package, somebody's copy. (`lib/stubs` is for linkers alone.)
@@ -130,11 +131,25 @@ def _places(where: "Where", say: "Say") -> "list[tuple[str, bool]]":
     found = [(_prefix(path), True) for path in where.caller.environments]
     if not where.caller.only_named:
         found += [(prefix, False) for prefix in [*_callers_own(where), "/usr"]]
+        far = _far(root)
         for top in ("/opt", "/srv", "/root", "/home"):
             say(say={"at": "listing " + top})
-            looked = [f for name in _names(root, top, NAMES_MAX) for f in _below(root, f"{top}/{name}", top)]
+            folders = [] if top in far else [f"{top}/{name}" for name in _names(root, top, NAMES_MAX)]
+            looked = [f for folder in folders if folder not in far for f in _below(root, folder, top)]
             found += [(prefix, False) for folder in looked[:PLACES_MAX] for prefix in _found_at(root, folder)]
+        if far:
+            say(say={"not_searched": sorted(far)[:50]})
     return [place for i, place in enumerate(found) if place[0] and place[0] not in [p for p, _ in found[:i]]]
+
+
+def _far(root: "Root") -> "set[str]":
+    """Mount points of network file systems and automounters: a look into each home would mount them all."""
+    try:
+        lines = root.read("/proc/self/mounts", TEXT_MAX).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return set()
+    fields = [line.split(" ") for line in lines if line.count(" ") >= 3]
+    return {f[1] for f in fields if re.match(FAR, f[2]) and re.match(r"/(opt|srv|root|home)(/|$)", f[1])}
 
 
 def _found_at(root: "Root", folder: str) -> "list[str]":
@@ -153,12 +168,9 @@ def _callers_own(where: "Where") -> "list[str]":
 
 
 def _below(root: "Root", folder: str, top: str) -> "list[str]":
-    """A folder, and what lies in it under any name (a home's, only under the usual ones)."""
-    inner = [f"{folder}/{name}" for name in USUAL] if top in ("/root", "/srv") else []
-    if top in ("/opt", "/home"):
-        inner = [f"{folder}/{name}" for name in _names(root, folder, NAMES_MAX)]
-        inner += [f"{folder}/{name}" for name in USUAL if f"{folder}/{name}" not in inner]
-    return [folder, *inner]
+    """A folder, and what lies in it: under any name below /opt and in homes, else under the usual ones."""
+    names = _names(root, folder, NAMES_MAX) if top in ("/opt", "/home") else USUAL
+    return [folder, *(f"{folder}/{name}" for name in names)]
 
 
 def _prefix(path: str) -> str:

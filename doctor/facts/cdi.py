@@ -65,7 +65,10 @@ def _spec(evidence: Evidence, item: Item, path: str) -> CdiSpec:
         return CdiSpec(
             path=path, fault=f"it cannot be read: {item.detail or item.status}"[:300], is_read=False
         )
-    spec = parse_spec(path, reading.data)
+    folder = evidence.item(f"stat:{path.rpartition('/')[0]}")
+    spec = replace(
+        parse_spec(path, reading.data), folder_mode=(folder.mode or "") if folder is not None else ""
+    )
     looked = {p: is_present(evidence, p) for p in spec.host_paths}
     if any(answer is not None for answer in looked.values()):
         return replace(spec, missing_paths=tuple(p for p, answer in looked.items() if answer is False))

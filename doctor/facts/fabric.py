@@ -47,6 +47,7 @@ _GPUS_MAX = 256
 _CHANNELS = "/dev/nvidia-caps-imex-channels"
 _PEERS = "/etc/nvidia-imex/nodes_config.cfg"
 _DEVICES = "/proc/devices"
+_CLASS = pattern(r"^[ \t]{0,8}\d{1,6} nvidia-caps-imex-channels[ \t\r]{0,8}$", re.MULTILINE)
 _GPU_LINE = pattern(r"GPU (\d{1,3}): ")
 _LINK_LINE = pattern(r"\s+Link (\d{1,3}): (.{1,80})")
 _COUNT_LINE = pattern(r"\s+Link \d{1,3}: [^:]{1,60}: (\d{1,18})\s*$")
@@ -214,7 +215,7 @@ def _smi_errors(evidence: Evidence) -> dict[str, int]:
 def _imex_class(evidence: Evidence) -> Fact[bool]:
     reading = evidence.file(_DEVICES)
     if reading.has_data:
-        found = re.search(rb"^[ \t]{0,8}\d{1,6} nvidia-caps-imex-channels[ \t\r]{0,8}$", reading.data, re.MULTILINE)
+        found = _CLASS.search(reading.text)
         return Known(value=found is not None, origin=reading.origin)
     if reading.status is None and is_present(evidence, _CHANNELS) is not None:
         # The list is read only where the driver is loaded.

@@ -67,7 +67,8 @@ def _cause(page: Page, named: Named, *, is_first: bool, verbose: bool) -> None:
     else:
         page.text(title, head="or: ", paint=_PAINT[named.confidence])
     page.label("id", f"{named.id} ({named.confidence})")
-    for matched in named.matched[: None if verbose else _LINES]:
+    lines = {matched.line: matched for matched in reversed(named.matched)}.values()
+    for matched in list(reversed(lines))[: None if verbose else _LINES]:
         more = f" ({counted(matched.count, 'line')})" if matched.count > 1 else ""
         page.label("line", f"{matched.line}: {matched.text}{more}")
         page.label("", matched.note)

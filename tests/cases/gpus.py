@@ -161,7 +161,7 @@ def nvml_gpu(gpu: Mapping[str, Any], driver: str) -> dict[str, Any]:
         "memory_info": {"total": total, "free": total - used, "used": used},
         "temperature": 34,
         "temperature_threshold": {"shutdown": 95, "slowdown": 92, "gpu_max": 87},
-        "power_usage": milliwatts // 8,
+        "power_usage": milliwatts // 80 * 10,
         "enforced_power_limit": milliwatts,
         "power_management_default_limit": milliwatts,
         "power_management_limit_constraints": [milliwatts // 3, milliwatts],

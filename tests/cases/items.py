@@ -234,9 +234,6 @@ def _package(name: str, told: Any, *, is_rpm: bool) -> str:
             else "Rocky Enterprise Software Foundation"
         )
         return f"{name}\t{given['version']}\tx86_64\tinstalled\t{given.get('from', vendor)}\n"
-    by = (
-        _NVIDIA
-        if ("nvidia" in name or name.startswith("cuda")) and "ubuntu0." not in given["version"]
-        else _UBUNTU
-    )
+    is_theirs = ("nvidia" in name or name.startswith("cuda")) and not name.startswith("linux-")
+    by = _NVIDIA if is_theirs and "ubuntu0." not in given["version"] else _UBUNTU
     return f"{name}\t{given['version']}\tamd64\t{given.get('state', 'ii '):<3}\t{given.get('from', by)}\n"

@@ -1,7 +1,7 @@
-"""Sick hosts of public reports, written by somebody who had not read the checks: the cause named first, and what must not be.
+"""Sick hosts of public reports, written by somebody who had not read the checks.
 
-One file a host in `tests/data/sick`, in the form of `tests/data/cases/README.md`. An empty `cause` is a host that was suspected
-and is well; `unknown` one whose facts do not decide.
+One file a host in `tests/data/sick`, in the form of `tests/data/cases/README.md`. An empty `cause` is a host
+that was suspected and is well; `unknown` one whose facts do not decide.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_the_first_cause_is_the_one_of_the_report(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(SICK))
 def test_nothing_else_is_made_the_cause(name: str) -> None:
-    """Beside the cause stands only what the report allows; a text names its causes by rank, the first alone counts."""
+    """Beside the cause of a host stands only what its report allows."""
     case, report = recorded(SICK[name]), checked(SICK[name])
     allowed = {case.cause, *case.also}
     assert [c.id for c in report.causes if c.id not in allowed] == []

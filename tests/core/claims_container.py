@@ -35,7 +35,7 @@ from tests.core.hosts_fabric import (
     waiting,
 )
 from tests.core.pair import Three
-from tests.core.pairs_container import BARE, EVEN, ODD, SNAP, STRAY, XID_78, driver_packages_of
+from tests.core.pairs_container import BARE, EVEN, ODD, SNAP, STRAY, XID_78, driver_packages_of, slice_of_a10
 from tests.core.pairs_fabric import LITTLE, ONE_DOWN, RACK
 
 HEALTHY = healthy()
@@ -102,6 +102,7 @@ CASES: dict[str, Three] = {
         without(serving(), ["containers.toolkit_version"]),
     ),
     "vgpu_refused": Three(said(HEALTHY, xids=(XID_78,)), HEALTHY, said(HEALTHY, is_complete=False)),
+    "vgpu_with_plain_driver": Three(slice_of_a10(), HEALTHY, without(slice_of_a10(), ["packages"])),
     # what joins the GPUs
     "fabric_waits": Three(waiting(hgx()), hgx(), without(hgx(), ["cuda.probe"])),
     "fabric_in_question": Three(

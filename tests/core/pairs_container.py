@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from doctor.core.host import Host, Package, Xid
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
     FIRST,
     MIB,
+    NARROW_BARS,
     NOT_THERE,
+    devices,
     driver_packages,
     failing_probe,
     having,
@@ -16,6 +20,7 @@ from tests.core.hosts import (
     lost_gpu,
     package,
     packages_of,
+    placed,
     put,
     reports,
     said,
@@ -83,6 +88,18 @@ def driver_packages_of(*installed: Package) -> Host:
     return put(serving(), "packages", packages_of(*installed))
 
 
+A10, GIB_4 = "10de:2236", (16 * MIB, 4096 * MIB, 0, 32 * MIB, 0, 0)
+
+
+def slice_of_a10(**fields: Any) -> Host:
+    """A virtual machine with a slice of an A10, whose driver is the data-centre one and lists no GPU."""
+    host = placed(lost_gpu(lost_gpu(serving()), FIRST), "vm", "microsoft")
+    host = reports(host, error="No devices were found", error_code=6, gpus=())
+    host = put(host, "cuda.probe", failing_probe(100, "CUDA_ERROR_NO_DEVICE"))
+    values = {"device_id": A10, "subsystem_id": "10de:14bb", "bar_bytes": GIB_4}
+    return devices(host, **{**values, **fields})
+
+
 PAIRS = {
     "container.toolkit_not_configured": Pair(
         BARE, put(in_container(), "cuda.probe", UNKNOWN_ERROR), "unknown"
@@ -134,6 +151,9 @@ PAIRS = {
         driver_packages_of(*ODD),
         driver_packages_of(*EVEN),
         is_advice=True,
+    ),
+    "vgpu.wrong_driver_type": Pair(
+        slice_of_a10(), slice_of_a10(subsystem_id="10de:1482", bar_bytes=NARROW_BARS), "unknown"
     ),
     "vgpu.guest_host_branch": Pair(REFUSED, said(serving(), xids=(XID_78,))),
 }

@@ -124,6 +124,21 @@ def test_the_system_and_conda(tmp_path: Path) -> None:
     assert str(found["venv:/opt/conda/envs/llm"].python) == "3.11"
 
 
+def test_homes_that_a_look_would_mount_are_left_alone(tmp_path: Path) -> None:
+    """Of an automounter's /home nothing is opened; what was named, or is the caller's own, is looked into."""
+    for place in ("home/ann/venv", "opt/near", "opt/far/venv"):
+        plant(tmp_path / place)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mounts").write_text(
+        "/dev/sda1 / ext4 rw 0 0\nauto.home /home autofs rw 0 0\n"
+        "server:/far /opt/far nfs4 rw 0 0\nx /opt/near ext4 rw 0 0\n"
+    )
+    assert list(looked_into(tmp_path)) == ["venv:/opt/near"]
+    assert list(looked_into(tmp_path, "/home/ann/venv")) == ["venv:/home/ann/venv", "venv:/opt/near"]
+    said = collect_live(budget_s=20, sysroot=str(tmp_path)).read("environments").data
+    assert msgspec.json.decode(said)["not_searched"] == ["/home", "/opt/far"]
+
+
 def test_what_has_nothing_to_do_with_gpus_is_no_scope(tmp_path: Path) -> None:
     site = plant(tmp_path / "opt/tools")
     for path in site.iterdir():

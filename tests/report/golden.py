@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from doctor.report.explain_text import render_explain
 from doctor.report.forms import CHECK_FORMS, write_check
 from doctor.report.machine import to_json
 from doctor.report.text import render_check, render_host
@@ -21,6 +22,8 @@ GOLDEN = {
     "host-h200.json": to_json(values.H200),
     "host-mismatch.txt": render_host(values.MISMATCH_HOST).encode(),
     "host-nothing.txt": render_host(values.NOTHING).encode(),
+    "explain-mismatch.json": to_json(values.EXPLAINED),
+    "explain-mismatch.txt": render_explain(values.EXPLAINED, verbose=True).encode(),
 }
 
 _ENDINGS = {

@@ -1,5 +1,6 @@
 """Reports made by hand, one a shape that the renderers have to get right."""
 
+from doctor.core import explain as explained
 from doctor.core import host as facts
 from doctor.core.finding import Cause, CheckReport, Finding, HostSummary, Remedy, ScopeVerdict
 from doctor.core.versions import Dotted
@@ -370,3 +371,66 @@ MISMATCH_HOST = facts.Host(
 )
 
 NOTHING = facts.Host()
+
+EXPLAINED = explained.ExplainReport(
+    tool="mopt-doctor",
+    exit_code=0,
+    source="pasted.txt",
+    decided_by="host",
+    host="node.tar.gz",
+    lines=12,
+    causes=(
+        explained.Named(
+            id="driver.userspace_kernel_mismatch",
+            title="the loaded module and the driver libraries have different versions",
+            confidence="strong",
+            score=0.97,
+            layer="driver",
+            refined_by=("driver.reboot_pending",),
+            matched=(
+                explained.Matched(
+                    line=3, text="Driver/library version mismatch", signature="driver.nvml_mismatch"
+                ),
+                explained.Matched(
+                    line=7, text="API mismatch: the client", signature="kernel.api_mismatch", count=4
+                ),
+            ),
+            because=("loaded module is 580.159.03, user-space libraries are 580.173.02",),
+            remedy=Remedy(summary="drain, then reboot", commands=(("systemctl", "reboot"),), cost="reboot"),
+        ),
+        explained.Named(
+            id="driver.mixed_install_sources",
+            title="parts of the driver come from several sources",
+            confidence="possible",
+            score=0.4,
+            layer="driver",
+            matched=(
+                explained.Matched(
+                    line=3, text="Driver/library version mismatch", signature="driver.nvml_mismatch"
+                ),
+            ),
+            deciding_facts=("states of the driver packages",),
+        ),
+        explained.Named(
+            id="healthy",
+            title="harmless: such lines stand in the logs of hosts that are well",
+            confidence="likely",
+            score=0.6,
+            is_harmless=True,
+            matched=(
+                explained.Matched(
+                    line=9, text="taints kernel.", signature="kernel.taints", note="every such driver says so"
+                ),
+            ),
+        ),
+    ),
+    ruled_out=(
+        explained.RuledOut(
+            id="gpu.fallen_off_bus",
+            title="a GPU has fallen off the PCIe bus",
+            because=("not so: gpu fallen",),
+        ),
+    ),
+    facts=(explained.TextFact(name="client", value="580.173.02"),),
+    matrix_edition="2026.11",
+)

@@ -192,4 +192,5 @@ def shm(case: Case) -> Iterator[Outcome]:
         yield passed(f"{total // 1024**2} MiB")
 
 
-CHECKS = (cdi_spec, cdi_paths, cdi_dirs, cgroup_devices, selinux, gpu_visible, shm)
+#: What has happened stands before what may.
+CHECKS = (cdi_spec, cdi_paths, cdi_dirs, selinux, cgroup_devices, gpu_visible, shm)

@@ -40,7 +40,6 @@ from doctor.core.claims.container import (
     toolkit_mode_unfit,
     toolkit_named,
     toolkit_parts_differ,
-    vgpu_refused,
 )
 from doctor.core.claims.engine import ENGINE_CLAIMS
 from doctor.core.claims.events import gpu_hung, known_bug_shows, nvlink_fatal, power_unsound
@@ -129,6 +128,7 @@ from doctor.core.claims.stack import (
     toolkit_needs_newer_driver,
     userspace_differs,
 )
+from doctor.core.claims.vgpu import vgpu_refused, vgpu_with_plain_driver
 
 __all__ = ["CLAIMS", "Claim", "Claimed", "evaluate"]
 
@@ -243,6 +243,7 @@ CLAIMS: dict[str, Claim] = {
     "toolkit_named": toolkit_named,
     "toolkit_parts_differ": toolkit_parts_differ,
     "vgpu_refused": vgpu_refused,
+    "vgpu_with_plain_driver": vgpu_with_plain_driver,
     "cdi_stale": cdi_stale,
     "cdi_unseen": cdi_unseen,
     "acs_redirects": acs_redirects,

@@ -102,6 +102,8 @@ def unseen_words(case: Case, one: ContainerEngine, spec: CdiSpec) -> str:
     folders = {_plain(path) for path in one.cdi_dirs or ()}
     if folders and _plain(folder) not in folders:
         return f"`{one.name}` reads {', '.join(sorted(folders))}, and `{spec.path}` lies elsewhere"
+    if one.name == "podman" and spec.folder_mode.isdigit() and not int(spec.folder_mode, 8) & 0o001:
+        return f"`{folder}` has mode {spec.folder_mode}: Podman without root does not find `{spec.path}`"
     component = _COMPONENTS.get(one.name, one.name)
     for row in case.matrix.edition.relations:
         if row.id != f"cdi-spec-{spec.cdi_version}-{component}" or one.version is None:

@@ -1,4 +1,4 @@
-"""Claims about whether containers get their GPUs: engines, NVIDIA Container Toolkit, SELinux, vGPU guests.
+"""Claims about whether containers get their GPUs: engines, NVIDIA Container Toolkit, SELinux.
 
 A cause that shows on the host as a setting, and in a container as an error, has two claims: what is seen at
 either side, and what only the host can settle. In a container the second is untold, unless the host's
@@ -17,7 +17,7 @@ from doctor.core.host_container import ContainerEngine
 from doctor.core.rows.relation import Advisory
 from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted
-from doctor.core.views import DRIVER_PACKAGE, is_stub, log_is_whole, on_jetson, report, xid_counts
+from doctor.core.views import DRIVER_PACKAGE, is_stub, on_jetson, report
 
 __all__ = [
     "containers_lack_gpu",
@@ -42,7 +42,6 @@ __all__ = [
     "toolkit_named",
     "toolkit_packages",
     "toolkit_parts_differ",
-    "vgpu_refused",
 ]
 
 #: Engines that Kubernetes itself starts pods with.
@@ -291,14 +290,6 @@ def double_managed(case: Case) -> Claimed:
         return no() if is_not_there(case.host.packages) else UNTOLD
     found = [p.name for p in packages.installed if DRIVER_PACKAGE.match(p.name)]
     return either(bool(found), f"`{root}` holds a driver, and so does the host: {', '.join(found[:2])}")
-
-
-def vgpu_refused(case: Case) -> Claimed:
-    """The host of a vGPU refuses the guest's driver (Xid 78)."""
-    refusals = xid_counts(case, 78)
-    if refusals:
-        return yes(f"the kernel reports Xid 78 for {next(iter(refusals))[1] or 'a GPU'} in this boot")
-    return no() if log_is_whole(case) else UNTOLD
 
 
 def engine_config_faulty(case: Case) -> Claimed:

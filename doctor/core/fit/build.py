@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from doctor.core.fit.code import architecture_of, public
+from doctor.core.codes import architecture_of
+from doctor.core.fit.code import public
 from doctor.core.fit.ground import Card
 from doctor.core.fit.verdict import Fit, Question, no, of_some_card, sources, unknown, warn, yes
 from doctor.core.matrix import ToolkitRow

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
+from doctor.core.codes import FIRST_SPECIFIC, Runs, architecture_of, runs
 from doctor.core.fit.ground import Card
 from doctor.core.fit.verdict import Fit, Question, no, of_some_card, sources, unknown, warn, yes
 from doctor.core.matrix import Architecture, Matrix
@@ -14,47 +14,25 @@ from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted, parse
 
 __all__ = [
-    "architecture_of",
     "engine_gpu",
     "needs_ptx",
     "ptx",
     "public",
-    "runs",
     "torch_archs",
     "torch_row",
     "variant_of",
 ]
 
-#: From here on a toolkit has targets that run on one capability only (sm_90a): rule `arch-specific-targets`.
-_FIRST_SPECIFIC = 9
 
-Runs = Literal["yes", "no", "unknown"]
-
-
-def runs(matrix: Matrix, capability: Dotted, codes: Sequence[str], ptx: str, cuda: Dotted | None) -> Runs:
-    """Whether a build with code for these capabilities runs on one of them."""
-    numbers = [Dotted(text) for text in codes]
-    if capability in numbers:
-        return "yes"
-    major, minor = capability.parts[0], (*capability.parts, 0)[1]
-    if any(code.parts[0] == major and (*code.parts, 0)[1] <= minor for code in numbers):
-        family = architecture_of(matrix, capability)
-        first = family.first_cuda if family else None
-        is_older = cuda is None or first is None or first > cuda
-        # Whoever built it had no compiler for this GPU, and from 9.0 on a target may be for one GPU only.
-        return "unknown" if major >= _FIRST_SPECIFIC and is_older else "yes"
-    return "unknown" if ptx and capability >= Dotted(ptx) else "no"
+def _runs(
+    question: Question, capability: Dotted, codes: Sequence[str], ptx: str, cuda: Dotted | None
+) -> Runs:
+    return runs(question.matrix, capability, [Dotted(text) for text in codes], ptx, cuda)
 
 
 def needs_ptx(capability: Dotted, codes: Sequence[str]) -> bool:
     """Whether none of a build's machine code is of this GPU's generation: PTX is all that could run."""
     return bool(codes) and not any(Dotted(code).parts[0] == capability.parts[0] for code in codes)
-
-
-def architecture_of(matrix: Matrix, capability: Dotted) -> Architecture | None:
-    """The architecture that a compute capability belongs to."""
-    rows = matrix.edition.architectures
-    return next((row for row in rows if capability.raw in row.compute_capability), None)
 
 
 def public(version: str) -> str:
@@ -90,7 +68,7 @@ def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) 
         return _on_said_codes(question, card, capability, cuda)
     relation, gpu = "torch-compiled-cc", f"{card.name} is compute capability {capability}"
     if row is not None and row.compute_capability:
-        answer = runs(matrix, capability, row.compute_capability, row.ptx, cuda)
+        answer = _runs(question, capability, row.compute_capability, row.ptx, cuda)
         codes = f"{name} has code for {', '.join(row.compute_capability)}"
         if answer == "yes":
             return yes(relation, "torch", f"{codes}; {gpu}", row.source)
@@ -109,7 +87,7 @@ def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) 
     if told is not None:
         return told
     near = _neighbours(matrix, cuda)
-    if near and all(runs(matrix, capability, r.compute_capability, r.ptx, r.cuda) == "yes" for r in near):
+    if near and all(_runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes" for r in near):
         builds = " and ".join(f"{r.version} (CUDA {r.cuda})" for r in near)
         found = f"{gpu}; {name} is not the index's build, but the builds {builds} have code for it"
         return yes(relation, "torch", found, sources(question, *near), "derived")
@@ -119,7 +97,7 @@ def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) 
 def _on_said_codes(question: Question, card: Card, capability: Dotted, cuda: Dotted) -> Fit:
     """By what an image says of itself."""
     environment = question.environment
-    answer = runs(question.matrix, capability, environment.codes, environment.ptx, cuda)
+    answer = _runs(question, capability, environment.codes, environment.ptx, cuda)
     codes = ", ".join(environment.codes) + (f" and PTX of {environment.ptx}" if environment.ptx else "")
     found = f"the image is built for {codes}; {card.name} is compute capability {capability}"
     if answer == "yes":
@@ -149,7 +127,7 @@ def _no_kernels(question: Question, capability: Dotted, found: str, source: tupl
     serving = [
         r
         for r in rows
-        if r.cuda and runs(question.matrix, capability, r.compute_capability, r.ptx, r.cuda) == "yes"
+        if r.cuda and _runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes"
     ]
     builds = list(dict.fromkeys(f"CUDA {r.cuda}" for r in serving))
     hint = f"a torch with code for {capability}: a build for {' or '.join(builds[-2:])}" if builds else ""
@@ -228,7 +206,7 @@ def _listed(name: str, gpu: str, capability: Dotted, row: HardwareSupport) -> Fi
 
 
 def _compiled(question: Question, release: Release, gpu: str, capability: Dotted) -> Fit:
-    answer = runs(question.matrix, capability, release.compute_capability, release.ptx, release.cuda)
+    answer = _runs(question, capability, release.compute_capability, release.ptx, release.cuda)
     found = f"vllm {release.version} has code for {', '.join(release.compute_capability)}; {gpu}"
     if answer == "yes":
         return yes("vllm-compiled-cc", "vllm", found, release.source)
@@ -282,7 +260,7 @@ def ptx(question: Question) -> Iterator[Fit]:
         text = f"{found}, and for {', '.join(only)} it carries PTX only (CUDA error 222)"
         yield no("driver-ptx", "torch", text, wanted=wanted, source=source, hints=hints)
     elif environment.vllm and any(
-        c.capability and c.capability.major >= _FIRST_SPECIFIC for c in question.ground.cards
+        c.capability and c.capability.major >= FIRST_SPECIFIC for c in question.ground.cards
     ):
         kernels = "vLLM brings some kernels (Marlin) for GPUs from 9.0 on as PTX"
         text = f"{found}; {kernels}: CUDA error 222, unsupported toolchain"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 
+from doctor.core.codes import runs
 from doctor.core.rows.driver import ToolkitRow
 from doctor.core.rows.package import HardwareSupport, Release
 from doctor.core.solve.frame import lead, takes_compat
@@ -12,9 +13,6 @@ from doctor.core.solve.universe import Universe, minor_of
 from doctor.core.versions import Dotted, Version
 
 __all__ = ["floor_literals", "relate_packages", "short"]
-
-#: From here on a toolkit has targets that run on one capability only (sm_90a): rule `arch-specific-targets`.
-_FIRST_SPECIFIC = 9
 
 Group = tuple[Release, ...]
 
@@ -247,7 +245,7 @@ def _code_for(model: Model, subject: tuple[str, int], capability: str, rows: Gro
     numbers = [Dotted(text) for text in codes]
     sure = perhaps = 0
     for position, value in enumerate(model.domain(capability)):
-        verdict = _runs(model, value, numbers, ptx, row.cuda)  # type: ignore[arg-type]
+        verdict = runs(model.universe.matrix, value, numbers, ptx, row.cuda)  # type: ignore[arg-type]
         sure |= (verdict == "yes") << position
         perhaps |= (verdict != "no") << position
     if model.target.arch != "x86_64" and model.target.arch not in row.cpu:
@@ -269,25 +267,6 @@ def _code_for(model: Model, subject: tuple[str, int], capability: str, rows: Gro
             nearest=near,
             doubt=doubt,
         )
-
-
-def _runs(model: Model, value: Dotted, codes: list[Dotted], ptx: str, cuda: Dotted | None) -> str:
-    """Whether code for these capabilities runs on one: `yes`, `no` or `unknown`."""
-    major, minor = minor_of(value)
-    serving = [code for code in codes if minor_of(code)[0] == major and minor_of(code)[1] <= minor]
-    if value in codes:
-        return "yes"
-    if serving:
-        family = _family(model, value.raw)
-        is_older = cuda is None or family is None or family.first_cuda is None or family.first_cuda > cuda
-        # Whoever built it had no compiler for this GPU, and from 9.0 on a target may be for one GPU only.
-        return "unknown" if major >= _FIRST_SPECIFIC and is_older else "yes"
-    return "unknown" if ptx and value >= Dotted(ptx) else "no"
-
-
-def _family(model: Model, capability: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    families = model.universe.matrix.edition.architectures
-    return next((row for row in families if capability in row.compute_capability), None)
 
 
 def _nearest_code(model: Model, capability: str, codes: list[Dotted]) -> str:

@@ -96,6 +96,18 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "",
             "docker",
         ),
+        "a directory that only root may enter": (
+            serving(PODMAN, cdi_specs=(spec(folder_mode="0700"),)),
+            "warn",
+            "",
+            "has mode 0700",
+        ),
+        "a directory that everybody may enter": (
+            serving(PODMAN, cdi_specs=(spec(folder_mode="0755"),)),
+            "pass",
+            "",
+            "podman",
+        ),
         "Podman without one": (serving(PODMAN, cdi_specs=()), "warn", "", "no CDI specification"),
         "Podman without the toolkit": (without_toolkit(PODMAN), "skip", "", "nothing here is given by CDI"),
         "Docker with its runtime": (serving(cdi_specs=()), "skip", "", "nothing here is given by CDI"),

@@ -1,0 +1,127 @@
+"""How a component is installed: repositories, package names, package versions; by origin, system, branch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from doctor.core.rows.base import Row
+
+__all__ = ["Origin", "PackageSet", "PackageVersions", "Part", "RepositoryRow"]
+
+#: Whose packages. `airgap` has NVIDIA's names and versions under addresses of the site.
+Origin = Literal["nvidia", "canonical", "airgap"]
+
+#: What a set of packages is for.
+Part = Literal[
+    "tools",
+    "headers",
+    "compiler",
+    "pinning",
+    "driver",
+    "kernel-modules",
+    "fabric",
+    "nvlink5",
+    "imex",
+    "cuda-toolkit",
+    "cudnn",
+    "nccl",
+    "tensorrt",
+    "container-toolkit",
+    "dcgm",
+]
+
+
+class _Place(Row, frozen=True, kw_only=True):
+    """Where a row holds."""
+
+    origins: tuple[Origin, ...]
+    systems: tuple[str, ...]
+    """As in systems.yaml: `ubuntu-24.04`."""
+    architectures: tuple[Literal["x86_64", "aarch64"], ...] = ("x86_64", "aarch64")
+
+
+class RepositoryRow(_Place, frozen=True, kw_only=True):
+    """A package repository. `{dir}` is the system's directory, `{arch}` the word for the processor.
+
+    Every address can be replaced by one of the site (`--mirror NAME=URL`).
+    """
+
+    id: str
+    name: str
+    """As `--mirror` names it: `cuda`. The file on the host is `mopt-NAME`."""
+    parts: tuple[Part, ...]
+    """What is taken from it."""
+    kind: Literal["deb", "rpm"]
+    uri: str
+    arch_words: dict[str, str]
+    """`{arch}` by processor: servers of arm64 are `sbsa` in the CUDA repository, `arm64` elsewhere."""
+    dirs: dict[str, str] = msgspec.field(default_factory=dict)
+    """`{dir}` by system: `rhel9` for Rocky 9."""
+    suites: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()
+    key_url: str
+    keyring: str
+    """Where the key is put on the host."""
+    fingerprint: str
+    """Of the key, or its long id."""
+    label: str = ""
+    """Of its Release file: what a preference of apt can match. A mirror must keep it."""
+    priority: int | None = None
+    """What that label gets, where it is not apt's own 500."""
+    conflicting_files: tuple[str, ...] = ()
+    """Globs of files by which others name the same repository."""
+    module_hotfixes: bool = False
+
+
+class PackageSet(_Place, frozen=True, kw_only=True):
+    """Packages that are installed together.
+
+    In names and globs `{branch}` is `580`, `{version}` the component's version as it is written,
+    `{major}` its first number, `{dashed}` `13-0`, `{cuda_major}` and `{cuda}` those of the stack's CUDA,
+    `{kernel}` a kernel release, `{flavour_of_kernel}` `generic`, `{compiler}` the major of a gcc,
+    `{arch}` the processor.
+    """
+
+    id: str
+    part: Part
+    flavour: Literal["open", "proprietary", ""] = ""
+    """Of the kernel modules; empty where the set is the same for both."""
+    profile: Literal["compute", "full", ""] = ""
+    """`full` has the graphics libraries and X, too; empty where the set is for both."""
+    versions: str = ""
+    """The versions of its component that it is for, as a set: `>=590`. Empty: any."""
+    packages: tuple[str, ...]
+    released_with: Part | Literal[""] = ""
+    """The part whose `package_versions` give the version; empty: the newest that is offered."""
+    beside: tuple[str, ...] = ()
+    """Globs of names that belong to the set when they are installed, too: they stay."""
+    family: tuple[str, ...] = ()
+    """Globs of every name that such a set ever had: an installed one that is not in this set goes.
+    With `!` in front: those that are none of it."""
+    extra_allowed: tuple[str, ...] = ()
+    """Globs of what dependency solving may add."""
+    stream: str = ""
+    """The stream of the module `nvidia-driver` that has it: `{branch}-open`."""
+    is_pinned: bool = False
+    """Whether the set of the part `pinning` keeps its versions: no hold beside it."""
+    pin: str = ""
+    """The names that a preference file keeps at the version, where no package does: `src:*nvidia*:any`."""
+    uses_dkms: bool = False
+    units: tuple[str, ...] = ()
+    """Services that it brings and that have to run."""
+
+
+class PackageVersions(_Place, frozen=True, kw_only=True):
+    """The package version for each version of a component. `{dist}` is `.el9`.
+
+    Revisions change inside a branch, so they are read and never built.
+    """
+
+    id: str
+    part: Part
+    dists: dict[str, str] = msgspec.field(default_factory=dict)
+    cuda: str = ""
+    """Where one version is built for several CUDAs, as a suffix: which one this is, `13.0`."""
+    versions: dict[str, str]
