@@ -25,6 +25,8 @@ __all__ = ["explain_text", "run"]
 
 _ID = re.compile(r"[a-z]+(?:\.[a-z0-9_]+)+")
 _STDIN = "-"
+#: What a person types from memory, in any case, is short.
+_TYPED_LINES_MAX = 20
 _TAR_MAGIC = slice(257, 262)
 
 
@@ -80,9 +82,13 @@ def explain_text(
     text: LogText, matrix: Matrix, *, source: str = "", evidence: Evidence | None = None, host: str = ""
 ) -> ExplainReport:
     """The report about a text, held against the evidence of a host where there is any."""
+    rows = matrix.edition.signatures
+    hits = find_hits(rows, text.lines)
+    if not hits and len(text.lines) <= _TYPED_LINES_MAX:
+        hits = find_hits(rows, text.lines, ignore_case=True)
     return explain(
         matrix,
-        find_hits(matrix.edition.signatures, text.lines),
+        hits,
         lines=text.count,
         tool=f"mopt-doctor {__version__}",
         source=source,

@@ -22,6 +22,7 @@ from doctor.core.rows.engine import (
 )
 from doctor.core.rows.folklore import FolkloreRow
 from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
+from doctor.core.rows.install import ForeignPackage, PackageFamily, PackageSet, PackageVersions, RepositoryRow
 from doctor.core.rows.package import AnsibleLine, Component, HardwareSupport, Release, ToolRelease
 from doctor.core.rows.relation import Advisory, ReferenceStack, Relation
 from doctor.core.rows.signature import SignatureRow, Suspect
@@ -71,6 +72,11 @@ TABLES: dict[str, type[Row]] = {
     "changes": ChangeCost,
     "folklore": FolkloreRow,
     "signatures": SignatureRow,
+    "repositories": RepositoryRow,
+    "package_sets": PackageSet,
+    "package_families": PackageFamily,
+    "package_versions": PackageVersions,
+    "foreign_packages": ForeignPackage,
 }
 
 _NESTED: tuple[type[msgspec.Struct], ...] = (DriverRange, KernelBuild, RemedyRow, StableChange, Suspect, ToolkitUpdate)
@@ -123,6 +129,11 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     changes: tuple[ChangeCost, ...] = ()
     folklore: tuple[FolkloreRow, ...] = ()
     signatures: tuple[SignatureRow, ...] = ()
+    repositories: tuple[RepositoryRow, ...] = ()
+    package_sets: tuple[PackageSet, ...] = ()
+    package_families: tuple[PackageFamily, ...] = ()
+    package_versions: tuple[PackageVersions, ...] = ()
+    foreign_packages: tuple[ForeignPackage, ...] = ()
 
     def __getattribute__(self, name: str) -> Any:
         value = super().__getattribute__(name)

@@ -51,7 +51,7 @@ _MATCHED_MAX = 8
 _TEXT_MAX = 400
 
 HEALTHY = "healthy"
-_HEALTHY_TITLE = "harmless: such lines stand in the logs of hosts that are well"
+_HEALTHY_TITLE = "such lines stand in the logs of hosts that are well"
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

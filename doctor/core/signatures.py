@@ -55,8 +55,18 @@ def compiled(text: str) -> re.Pattern[str]:
     return re.compile(text, re.ASCII)
 
 
-def find_hits(rows: Sequence[SignatureRow], lines: Sequence[LogLine]) -> tuple[Hit, ...]:
-    """Every signature in these lines, by line. One that no single line holds is sought across lines."""
+def find_hits(
+    rows: Sequence[SignatureRow], lines: Sequence[LogLine], *, ignore_case: bool = False
+) -> tuple[Hit, ...]:
+    """Every signature in these lines, by line. One that no single line holds is sought across lines.
+
+    `ignore_case` is for text that a person typed from memory.
+    """
+    if ignore_case:
+        rows = tuple(_in_any_case(row) for row in rows)
+        lines = [
+            LogLine(number=line.number, text=line.text.lower(), body=line.body.lower()) for line in lines
+        ]
     page = _Page(lines)
     found: list[Hit] = []
     for row in rows:
@@ -67,6 +77,17 @@ def find_hits(rows: Sequence[SignatureRow], lines: Sequence[LogLine]) -> tuple[H
         hits = hits or list(_across_lines(row, page))
         found += [hit for place, hit in hits if _has_company(row, page, place)]
     return tuple(sorted(found, key=lambda hit: hit.line))
+
+
+def _in_any_case(row: SignatureRow) -> SignatureRow:
+    """The row for lines in lower case. Classes of capitals and escapes stay as they are: `(?i)` minds them."""
+    return msgspec.structs.replace(
+        row,
+        pattern=f"(?i){row.pattern}",
+        also=f"(?i){row.also}" if row.also else "",
+        unless=f"(?i){row.unless}" if row.unless else "",
+        literals=tuple(text.lower() for text in row.literals),
+    )
 
 
 def _in_lines(row: SignatureRow, page: _Page) -> Iterator[tuple[int, Hit]]:

@@ -36,6 +36,11 @@ KEYS: dict[str, tuple[str, ...]] = {
     "driver_bugs": ("id",),
     "folklore": ("id",),
     "signatures": ("id",),
+    "repositories": ("id",),
+    "package_sets": ("id",),
+    "package_families": ("id",),
+    "package_versions": ("id",),
+    "foreign_packages": ("id",),
 }
 
 #: Fields that name a row of the other tables, in order of preference.

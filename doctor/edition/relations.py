@@ -212,21 +212,9 @@ def _judge_cause(located: Located[Any], tables: Tables, faults: Faults) -> None:
     row = located.row
     if not re.fullmatch(r"[a-z]+(\.[a-z0-9_]+)+", row.id):
         faults.add(located.at("id"), f"`{row.id}` is not an id such as `driver.userspace_kernel_mismatch`")
-    for pattern in row.patterns:
-        problem = _pattern_problem(pattern)
-        if problem:
-            faults.add(located.at("patterns"), f"`{pattern}` is not a regular expression: {problem}")
     known = [other.row.id for other in tables["causes"]]
     if row.refines and row.refines not in known and "causes" not in tables.incomplete:
         faults.add(located.at("refines"), f"there is no cause `{row.refines}`{nearest(row.refines, known)}")
-
-
-def _pattern_problem(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        return str(error)
-    return ""
 
 
 def _with_architecture(tables: Tables) -> Table:

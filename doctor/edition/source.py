@@ -51,6 +51,10 @@ _FILES: dict[str, tuple[str, ...]] = {
     "kernels.yaml": ("kernels", "rules"),
     "modelopt.yaml": ("releases",),
     "names.yaml": ("names", "commands"),
+    "packages.yaml": (
+        *("repositories", "package_sets", "package_families", "package_versions"),
+        "foreign_packages",
+    ),
     "pci_ids.yaml": ("chips", "gpus"),
     "relations.yaml": ("owners", "makers", "product_classes", "changes"),
     "sglang.yaml": ("releases",),

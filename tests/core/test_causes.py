@@ -67,11 +67,10 @@ from tests.core.hosts import (
     wrong,
 )
 from tests.core.pair import Pair
-from tests.core.pairs_engine import PAIRS as OF_ENGINES
 from tests.core.pairs_container import PAIRS as OF_CONTAINERS
+from tests.core.pairs_engine import PAIRS as OF_ENGINES
 from tests.core.pairs_fabric import PAIRS as OF_FABRIC
 from tests.core.pairs_machine import PAIRS as OF_MACHINE
-
 
 NO_DEVICE = failing_probe(100, "CUDA_ERROR_NO_DEVICE")
 UNKNOWN_ERROR = failing_probe(999, "CUDA_ERROR_UNKNOWN")

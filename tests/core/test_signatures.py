@@ -95,7 +95,7 @@ def test_escaped_line_ends_are_lines_of_one_number():
 MISMATCH = row("requires use of the NVIDIA open kernel modules")
 
 WRAPPED = {
-    "by the kernel": "NVRM: installed in this system requires use of the NVIDIA\nNVRM: open kernel modules.",
+    "by the kernel": "NVRM: this card requires use of the NVIDIA\nNVRM: open kernel modules.",
     "by a terminal": "installed in this system requires use of the NVIDIA open ker\nnel modules.",
     "with stamps": (
         "[ 4.1] NVRM: this GPU, which is installed, requires use of\n[ 4.1] NVRM: the NVIDIA open kernel modules."
@@ -128,6 +128,13 @@ def test_also_is_near_by_line_numbers_where_lines_between_were_left_out():
     also = row("fell off", also="laptop")
     kept = (*log_lines("laptop", 1), *log_lines("fell off", 5000))
     assert find_hits((also,), kept) == ()
+
+
+def test_a_text_typed_from_memory_may_have_any_case():
+    one = row("Failed to initialize (?:NVML|nvml): Unknown Error")
+    lines = log_lines("failed to initialize NVML: unknown error")
+    assert find_hits((one,), lines) == ()
+    assert len(find_hits((one,), lines, ignore_case=True)) == 1
 
 
 def test_named_groups_are_facts():

@@ -134,7 +134,7 @@ causes:
   layer: driver
   title: The kernel module is not loaded.
   when: [has_gpu, not module_loaded]
-  patterns: ["couldn't communicate with the NVIDIA driver"]
+  deciding_facts: ["what `lsmod` lists"]
   remedy:
     summary: Load the module.
     commands: [[modprobe, nvidia]]

@@ -349,15 +349,6 @@ FAULTS = [
         ["gpus.yaml:32: products[H200 SXM].unverified: `ecd` is no field of this row (did you mean `ecc`?)"],
     ),
     (
-        "bad regular expression",
-        "causes",
-        'driver"]',
-        'driver ("]',
-        [
-            "causes.yaml:7: causes[driver.not_loaded].patterns: `couldn't communicate with the NVIDIA driver (` is not a regular expression: missing ), unterminated subpattern at position 44"
-        ],
-    ),
-    (
         "cause refines nothing",
         "causes",
         "refines: driver.not_loaded",

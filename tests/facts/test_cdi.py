@@ -143,6 +143,13 @@ def test_what_a_specification_names_and_is_not_there():
     assert unlooked.missing_paths is None
 
 
+def test_the_mode_of_its_directory():
+    (spec,) = specs({"/etc/cdi/nvidia.yaml": YAML}, stats={"/etc/cdi": {"kind": "dir", "mode": "0700"}})
+    assert spec.folder_mode == "0700"
+    (spec,) = specs({"/etc/cdi/nvidia.yaml": YAML})
+    assert spec.folder_mode == ""
+
+
 def test_the_run_directory_has_two_names():
     both = specs(
         {"/run/cdi/a.json": JSON, "/var/run/cdi/a.json": JSON, "/etc/cdi/README": "no specification"}

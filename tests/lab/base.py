@@ -27,7 +27,7 @@ DEPENDENCIES = {
         "mmdebstrap", "systemd-container", "openssh-client", "iproute2", "util-linux", "gpg", "dpkg-dev", "rpm",
         "createrepo-c", "openssl", "gcc", "libc6-dev", "debian-archive-keyring",
     ),
-    "vm": ("qemu-system-x86", "ovmf", "sbsigntool", "e2fsprogs", "initramfs-tools"),
+    "vm": ("qemu-system-x86", "ovmf", "sbsigntool", "e2fsprogs"),
 }  # fmt: skip
 
 PACKAGES = (

@@ -413,7 +413,7 @@ EXPLAINED = explained.ExplainReport(
         ),
         explained.Named(
             id="healthy",
-            title="harmless: such lines stand in the logs of hosts that are well",
+            title="such lines stand in the logs of hosts that are well",
             confidence="likely",
             score=0.6,
             is_harmless=True,

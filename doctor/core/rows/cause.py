@@ -40,8 +40,6 @@ class CauseRow(Row, frozen=True, kw_only=True):
     """Finding ids that follow from it."""
     refines: str = ""
     """The more general cause that this one names more closely."""
-    patterns: tuple[str, ...] = ()
-    """Regular expressions for `explain` on text."""
     deciding_facts: tuple[str, ...] = ()
     """What would settle it when it is open, as a person would look it up."""
     remedy: RemedyRow | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 from doctor.core.rows.base import Row
 
-__all__ = ["Origin", "PackageSet", "PackageVersions", "Part", "RepositoryRow"]
+__all__ = ["ForeignPackage", "Origin", "PackageFamily", "PackageSet", "PackageVersions", "Part", "RepositoryRow"]
 
 #: Whose packages. `airgap` has NVIDIA's names and versions under addresses of the site.
 Origin = Literal["nvidia", "canonical", "airgap"]
@@ -30,6 +30,7 @@ Part = Literal[
     "tensorrt",
     "container-toolkit",
     "dcgm",
+    "mpi",
 ]
 
 
@@ -79,9 +80,9 @@ class PackageSet(_Place, frozen=True, kw_only=True):
     """Packages that are installed together.
 
     In names and globs `{branch}` is `580`, `{version}` the component's version as it is written,
-    `{major}` its first number, `{dashed}` `13-0`, `{cuda_major}` and `{cuda}` those of the stack's CUDA,
-    `{kernel}` a kernel release, `{flavour_of_kernel}` `generic`, `{compiler}` the major of a gcc,
-    `{arch}` the processor.
+    `{major}` its first number, `{dashed}` `13-0`, `{cuda_major}` that of the stack's CUDA, `{driver_cuda_major}`
+    that of the highest CUDA of the driver, `{kernel}` a kernel release, `{kernel_package}` the version of its
+    packages (`5.14.0-611.el9_7`), `{compiler}` the major of a gcc.
     """
 
     id: str
@@ -91,17 +92,14 @@ class PackageSet(_Place, frozen=True, kw_only=True):
     profile: Literal["compute", "full", ""] = ""
     """`full` has the graphics libraries and X, too; empty where the set is for both."""
     versions: str = ""
-    """The versions of its component that it is for, as a set: `>=590`. Empty: any."""
-    packages: tuple[str, ...]
+    """The versions of its component (of the kernel, for `compiler`) that it is for: `>=590`. Empty: any."""
+    packages: tuple[str, ...] = ()
     released_with: Part | Literal[""] = ""
     """The part whose `package_versions` give the version; empty: the newest that is offered."""
+    version: str = ""
+    """A version that follows from elsewhere: `{kernel_package}`."""
     beside: tuple[str, ...] = ()
     """Globs of names that belong to the set when they are installed, too: they stay."""
-    family: tuple[str, ...] = ()
-    """Globs of every name that such a set ever had: an installed one that is not in this set goes.
-    With `!` in front: those that are none of it."""
-    extra_allowed: tuple[str, ...] = ()
-    """Globs of what dependency solving may add."""
     stream: str = ""
     """The stream of the module `nvidia-driver` that has it: `{branch}-open`."""
     is_pinned: bool = False
@@ -111,6 +109,32 @@ class PackageSet(_Place, frozen=True, kw_only=True):
     uses_dkms: bool = False
     units: tuple[str, ...] = ()
     """Services that it brings and that have to run."""
+
+
+class PackageFamily(Row, frozen=True, kw_only=True):
+    """Every name that the packages of a part ever had with a package manager, of whatever origin."""
+
+    id: str
+    part: Part
+    kind: Literal["deb", "rpm"]
+    names: tuple[str, ...] = ()
+    """Globs; with `!` in front: what is none of it. An installed one that a set does not name goes."""
+    extra_allowed: tuple[str, ...] = ()
+    """Globs of what dependency solving may add to a set of the part."""
+
+
+class ForeignPackage(Row, frozen=True, kw_only=True):
+    """Packages of a driver that is somebody else's: what is installed of them stops every change."""
+
+    id: str
+    kind: Literal["deb", "rpm"]
+    names: tuple[str, ...]
+    versions: tuple[str, ...] = ()
+    """Globs of package versions that tell them from others of the name. Empty: the name is enough."""
+    vendors: tuple[str, ...] = ()
+    """Words in the vendor or maintainer that tell them from others of the name."""
+    says: str
+    way_out: str
 
 
 class PackageVersions(_Place, frozen=True, kw_only=True):

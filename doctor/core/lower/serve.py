@@ -1,0 +1,177 @@
+"""What serves: container toolkit and runtimes, engine environments; and the lock at the end."""
+
+from __future__ import annotations
+
+from doctor.core.host import known
+from doctor.core.host_container import ContainerEngine
+from doctor.core.lower.ground import Ground
+from doctor.core.lower.packages import transaction, unlocked, wanted_of
+from doctor.core.stages import (
+    ContainerRuntime,
+    EngineEnvironment,
+    FileEntry,
+    Services,
+    Stage,
+    Verify,
+)
+
+__all__ = ["container", "engine", "lock"]
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+_RUNTIMES = {
+    "docker": ContainerRuntime(
+        engine="docker", mode="runtime", config="/etc/docker/daemon.json", unit="docker"
+    ),
+    "containerd": ContainerRuntime(
+        engine="containerd", mode="runtime", config="/etc/containerd/config.toml", unit="containerd"
+    ),
+    "crio": ContainerRuntime(
+        engine="crio", mode="runtime", config="/etc/crio/conf.d/99-nvidia.toml", unit="crio"
+    ),
+    "podman": ContainerRuntime(engine="podman", mode="cdi", config="/var/run/cdi/nvidia.yaml"),
+}
+#: As goals name them.
+_COMPONENTS = {"docker": "docker", "containerd": "containerd", "podman": "podman", "cri-o": "crio"}
+
+#: Left from older guides; both hide what the toolkit writes now.
+_STALE = (
+    FileEntry(path="/etc/cdi/nvidia.yaml", state="absent"),
+    FileEntry(path="/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", state="absent"),
+)
+
+
+def container(ground: Ground) -> Stage:
+    """The toolkit's packages at one version, and each engine that is there wired to it."""
+    version = ground.version("container-toolkit")
+    if not version:
+        return Stage(id="container")
+    row = ground.catalogue.set_of("container-toolkit", version)
+    wanted = wanted_of(ground, row, version)
+    packages = transaction(ground, "container-toolkit", wanted, why=f"container toolkit {version}, as one set")
+    runtimes = tuple(_RUNTIMES[name] for name in _engines(ground))
+    return Stage(
+        id="container",
+        why=(f"container toolkit {version}", *(f"{one.engine}: {one.mode}" for one in runtimes)),
+        unlock=unlocked(ground, packages),
+        packages=packages,
+        files=_STALE if any(one.mode == "cdi" for one in runtimes) else (),
+        services=Services(restart=tuple(one.unit for one in runtimes if one.unit)),
+        containers=runtimes,
+        verify=(
+            *(Verify(kind="package_version", subject=p.name, want=p.version) for p in wanted),
+            *_wired(runtimes),
+        ),
+    )
+
+
+def _engines(ground: Ground) -> tuple[str, ...]:
+    """Engines on the host; where it was only named, those that were named with it."""
+    found = known(ground.host.containers.engines)
+    if found is None:
+        terms = {*ground.wanted, *(term.component for term in ground.target.have)}
+        return tuple(engine for component, engine in _COMPONENTS.items() if component in terms)
+    names = {engine.name for engine in found}
+    return tuple(
+        engine.name
+        for engine in sorted(found, key=lambda one: one.name)
+        if engine.name in _RUNTIMES and not _only_docker_uses(engine, names) and not engine.is_snap
+    )
+
+
+def _only_docker_uses(engine: ContainerEngine, names: set[str]) -> bool:
+    """Docker's containerd has its `cri` plugin off: wiring it would change nothing."""
+    if engine.name != "containerd" or "docker" not in names:
+        return False
+    return not engine.config_path or "cri" in engine.disabled_plugins
+
+
+def _wired(runtimes: tuple[ContainerRuntime, ...]) -> tuple[Verify, ...]:
+    return tuple(
+        Verify(kind="json_key", subject=f"{one.config}:runtimes.nvidia", why="docker knows the runtime")
+        for one in runtimes
+        if one.engine == "docker"
+    )
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+_ENGINES = {"vllm": ("vllm", 300), "tensorrt-llm": ("tensorrt_llm", 600), "sglang": ("sglang", 300)}
+_STATE = "/var/lib/mopt-doctor/engines"
+
+
+def engine(ground: Ground) -> Stage:
+    """An environment of its own for each engine that the goal names."""
+    names = [name for name in _ENGINES if ground.stack.components.get(name)]
+    if not names or ground.stack.delivery != "venv":
+        why = ("the engine runs in a container: no environment on the host",) if names else ()
+        return Stage(id="engine", why=why)
+    environments = tuple(_environment(ground, name) for name in names)
+    row = ground.catalogue.find("mpi") if "tensorrt-llm" in names else None
+    packages = (
+        transaction(ground, "mpi", wanted_of(ground, row, ""), why="tensorrt_llm loads libmpi") if row else ()
+    )
+    return Stage(
+        id="engine",
+        why=tuple(f"{one.engine} {one.version} under Python {one.python}" for one in environments),
+        unlock=unlocked(ground, packages),
+        packages=packages,
+        environments=environments,
+        verify=tuple(
+            Verify(kind="python_import", subject=one.path, want=one.import_name) for one in environments
+        ),
+    )
+
+
+def _environment(ground: Ground, name: str) -> EngineEnvironment:
+    version = ground.stack.components[name]
+    import_name, timeout_s = _ENGINES[name]
+    label = f"{name}-{version}"
+    return EngineEnvironment(
+        name=label,
+        engine=name,
+        version=version,
+        python=ground.stack.components.get("python", ""),
+        path=f"{ground.choices.engine_root}/{label}",
+        requirements=f"{name}=={version}\n",
+        index_url=ground.choices.index_url,
+        extra_index_url=ground.choices.extra_index_url,
+        wheelhouse=ground.choices.wheelhouse,
+        import_name=import_name,
+        import_timeout_s=timeout_s,
+        descriptor=f"{_STATE}/{label}.json",
+    )
+
+
+# --- lock -----------------------------------------------------------------------------------------
+
+_BLACKLIST = (
+    *("nvidia-", "libnvidia-", "linux-modules-nvidia-", "cuda-", "libcudnn", "libnccl", "libnvinfer"),
+    *("libnvonnxparsers", "tensorrt", "nvlsm", "datacenter-gpu-manager"),
+)
+
+
+def lock(ground: Ground, stages: tuple[Stage, ...], pinned: frozenset[str]) -> Stage:
+    """Nothing pulls user space from under the module: automatic updates pass it by, and the rest is held.
+
+    What a preference of apt pins is not held: a hold fights the switch to another branch.
+    """
+    checks = (check for stage in stages for check in stage.verify)
+    names = {check.subject for check in checks if check.kind == "package_version"}
+    held = tuple(sorted(names - pinned))
+    return Stage(
+        id="lock",
+        why=("automatic updates pass the stack by", *(("what no branch lock keeps is held",) if held else ())),
+        files=(_exclusions(),) if ground.catalogue.kind == "deb" else (),
+        hold=held,
+    )
+
+
+def _exclusions() -> FileEntry:
+    lines = "".join(f'  "{word}";\n' for word in _BLACKLIST)
+    return FileEntry(
+        path="/etc/apt/apt.conf.d/52mopt-stack",
+        content="// Written by mopt-doctor: user space must not move under a loaded module.\n"
+        f"Unattended-Upgrade::Package-Blacklist {{\n{lines}}};\n",
+    )

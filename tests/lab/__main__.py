@@ -1,0 +1,61 @@
+"""`python -m tests.lab COMMAND`: deps, base, repos, run, up."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from tests.lab.base import DEPENDENCIES, ensure_base, ensure_dependencies
+from tests.lab.namespace import enter, is_inside
+from tests.lab.places import SYSTEMS
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Disposable hosts to provision.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    deps = commands.add_parser("deps", help="install the Debian packages that the lab needs")
+    deps.add_argument("group", nargs="*", default=["hosts"], choices=[*DEPENDENCIES])
+    commands.add_parser("base", help="build what is kept: userland, layers, keys, repositories")
+    inside = commands.add_parser("run", help="run a command in namespaces of its own")
+    inside.add_argument("argv", nargs=argparse.REMAINDER)
+    up = commands.add_parser("up", help="boot hosts and open a shell beside them")
+    up.add_argument("hosts", nargs="+", metavar="[NAME=]SYSTEM", help=f"one of {', '.join(SYSTEMS)}")
+    up.add_argument("--gpu", action="append", default=[], help="a card for each host: H200, B200, L4, T4, V100; repeatable")
+    up.add_argument("--secure-boot", action="store_true", help="firmware with Secure Boot on")
+    up.add_argument("--command", dest="shell", help="run this instead of a shell; $LAB, $INVENTORY and ./ssh lead to the hosts")
+    asked = parser.parse_args()
+    if asked.command == "deps":
+        ensure_dependencies(*asked.group)
+    elif asked.command == "base":
+        _build()
+    elif asked.command == "run":
+        enter([a for i, a in enumerate(asked.argv) if (i, a) != (0, "--")])
+    elif not is_inside():
+        _build()
+        enter([sys.executable, "-m", "tests.lab", *sys.argv[1:]])
+    else:
+        from tests.lab.shell import up as start
+
+        return start(asked.hosts, asked.gpu, secure_boot=asked.secure_boot, command=asked.shell)
+    return 0
+
+
+def _build() -> None:
+    """Outside, where the package registry answers."""
+    from tests.lab.personality import ensure_layer
+    from tests.lab.repository import ensure_repositories
+
+    ensure_dependencies("hosts")
+    ensure_base()
+    for system in SYSTEMS:
+        ensure_layer(system)
+    ensure_repositories()
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONPATH", str(Path(__file__).resolve().parents[2]))
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Make-believe GPUs: cards on the PCI bus of a lab host, and libraries that answer as the driver's do."""
