@@ -2,7 +2,8 @@
 
 Writes a log (deterministic, 0.1 % matching lines among those of kernel, engines and containers), then counts
 the lines that some signature matches, each way in a process of its own: with the scanner of `explain`, with
-grep and the same patterns, and with `re`. Prints rates, the ratio to grep, peak memory and the three counts.
+grep and the same patterns, and with `re`. Prints rates (by CPU time), the ratio to grep,
+peak memory and the three counts.
 Returns 1 when the counts differ or the scanner has less than half the rate of grep.
 """
 
@@ -16,16 +17,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARE_OF_GREP = 0.5
-ALTERNATION_MIB = 32
+ALTERNATION_MIB = 2
 """`re` with one alternation is so slow that it gets the beginning only; its rate is the same."""
 
-#: Lines of a serving host that is well; `{n}` and `{m}` are numbers, `{h}` a hash. Some hold words that signatures look for.
+#: Lines of a serving host that is well; `{n}` and `{m}` are numbers, `{h}` a hash. Some hold words that
+#: signatures look for.
 _ORDINARY = (
     "INFO 11-30 09:{n:02d}:12 [loggers.py:127] Engine 000: Avg prompt throughput: {m}.3 tokens/s, {n} reqs",
     '(APIServer pid={m}) INFO:     10.0.{n}.7:4{m} - "POST /v1/chat/completions HTTP/1.1" 200 OK',
@@ -34,10 +35,10 @@ _ORDINARY = (
     '{{"time":"2026-11-30T09:{n:02d}:01.{m}Z","level":"info","msg":"finished","id":"cmpl-{h}","n":{n}}}',
     "2026-11-30T09:{n:02d}:55.{m}Z stdout F INFO request {m} finished in {n} ms, cached tokens, not retried",
     "Nov 30 09:{n:02d}:02 node systemd[1]: Started session-{m}.scope - Session {m} of User serving.",
-    "Nov 30 09:{n:02d}:03 node kubelet[2211]: I1130 09:{n:02d}:03.{m} 2211 reconciler.go:224] mounted pod {h}",
+    "Nov 30 09:{n:02d}:03 node kubelet[2211]: I1130 09:{n:02d}:03.{m} 2211 volume.go:224] mounted {h}",
     "[11/30/2026-09:{n:02d}:07] [TRT-LLM] [I] iter = {m}, global_rank = {n}, requests = {n}, kvCache {m}",
     "WARNING 11-30 09:{n:02d}:44 [scheduler.py:{m}] Sequence group cmpl-{m} is preempted, {n} free blocks",
-    'Nov 30 09:{n:02d}:29 node containerd[1812]: time="09:{n:02d}:29Z" level=info msg="container {h} running"',
+    'Nov 30 09:{n:02d}:29 node containerd[1812]: time="09:{n:02d}:29Z" level=info msg="pod {h} running"',
     "DEBUG 11-30 09:{n:02d}:31 [shm_broadcast.py:{m}] no error found, reader {n} ready, driver failed over 0",
 )
 _MATCHING_SHARE = 0.001
@@ -108,19 +109,19 @@ WAYS = {"scanner": scanner, "alternation": alternation}
 
 
 def grep(path: Path, patterns: Path) -> tuple[int, float, float]:
-    """Count, seconds and peak MiB of grep on the file."""
+    """Count, CPU seconds and peak MiB of grep on the file."""
     argv = [str(shutil.which("grep")), "-a", "-E", "-c", "-f", str(patterns), str(path)]
     return _run(argv)
 
 
 def _run(argv: list[str]) -> tuple[int, float, float]:
-    started = time.perf_counter()
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"})
     assert process.stdout is not None
     said = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
-    return int(said), time.perf_counter() - started, usage.ru_maxrss / 1024
+    # CPU time, user and system: each way has one thread, and other work on the machine hits neither.
+    return int(said), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def main() -> int:

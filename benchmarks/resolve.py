@@ -23,7 +23,7 @@ from doctor.edition.load import load_matrix
 begun = time.process_time()
 matrix = load_matrix()
 loaded = time.process_time()
-from doctor.cli import build_parser
+from doctor.grammar import build_parser
 from doctor.commands.matrix_pick import pick
 from doctor.commands.matrix_why import explain
 from doctor.commands.ask import goal_of, target_of_options
@@ -55,12 +55,12 @@ def cold(arguments: list[str]) -> tuple[float, float]:
 
 def main() -> None:
     """Print the figures."""
-    from doctor.cli import build_parser
     from doctor.commands.ask import goal_of, target_of_options
     from doctor.commands.matrix_pick import pick
     from doctor.commands.matrix_why import explain
     from doctor.core.solve.universe import Universe
     from doctor.edition.load import load_matrix
+    from doctor.grammar import build_parser
     from tests.test_golden import QUESTIONS, arguments
 
     asked = {question["id"]: arguments(question) for question in QUESTIONS}

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from doctor.cli import build_parser, main
+from doctor.cli import main
 from doctor.commands.ask import goal_of, target_of_options
 from doctor.commands.matrix_pick import pick
 from doctor.commands.matrix_why import explain
 from doctor.core.sets import VersionSet
 from doctor.core.solve.universe import Universe
 from doctor.edition.load import load_matrix
+from doctor.grammar import build_parser
 
 QUESTIONS = yaml.safe_load((Path(__file__).parent / "data" / "golden-questions.yaml").read_text())[
     "questions"

@@ -71,7 +71,7 @@ def test_every_module_says_in_its_first_line_what_it_is_for() -> None:
 
 #: Started, not imported, or imported on hosts whose Python is 3.6: they have no public surface.
 _PROGRAMS = {"doctor/__main__.py", "doctor/evidence/collector.py", "doctor/evidence/witness_gpu.py"}
-_PROGRAMS |= {f"doctor/evidence/witness_{name}.py" for name in ("host", "env", "elf")}
+_PROGRAMS |= {f"doctor/evidence/witness_{name}.py" for name in ("host", "env", "elf", "use")}
 
 
 def test_the_public_surface_is_listed_and_exists() -> None:

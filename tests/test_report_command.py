@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from doctor.cli import _FORMS, build_parser, main
+from doctor.cli import main
+from doctor.grammar import FORMS, build_parser
 
 HOSTS = Path(__file__).parent / "hosts"
 
@@ -25,7 +26,7 @@ def saved(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("form", [f for f in _FORMS if f != "text"])
+@pytest.mark.parametrize("form", [f for f in FORMS if f != "text"])
 def test_a_saved_check_is_written_as_the_check_itself_writes_it(form, saved, capfdbinary):
     _, direct, _ = run(capfdbinary, "check", "--from", str(HOSTS / "snap-open-1"), "--format", form)
     code, text, _ = run(capfdbinary, "report", str(saved), "--format", form)

@@ -79,7 +79,14 @@ TABLES: dict[str, type[Row]] = {
     "foreign_packages": ForeignPackage,
 }
 
-_NESTED: tuple[type[msgspec.Struct], ...] = (DriverRange, KernelBuild, RemedyRow, StableChange, Suspect, ToolkitUpdate)
+_NESTED: tuple[type[msgspec.Struct], ...] = (
+    DriverRange,
+    KernelBuild,
+    RemedyRow,
+    StableChange,
+    Suspect,
+    ToolkitUpdate,
+)
 
 
 class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

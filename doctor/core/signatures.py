@@ -80,7 +80,7 @@ def find_hits(
 
 
 def _in_any_case(row: SignatureRow) -> SignatureRow:
-    """The row for lines in lower case. Classes of capitals and escapes stay as they are: `(?i)` minds them."""
+    """The row for lines in lower case; its pattern minds no case."""
     return msgspec.structs.replace(
         row,
         pattern=f"(?i){row.pattern}",

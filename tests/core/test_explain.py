@@ -32,7 +32,7 @@ def on(host) -> tuple[Case, ...]:
 SPECIFIC = {
     "no devices": "No devices were found\n{}",
     "engine core": "RuntimeError: Engine core initialization failed. See root cause above.\n{}",
-    "unknown error": "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment\n{}",
+    "unknown error": "CUDA unknown error - this may be due to an incorrectly set up environment\n{}",
     "NCCL timeout": "[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3)\n{}",
     "hook": "OCI runtime create failed: error running hook #0: nvidia\n{}",
 }

@@ -98,9 +98,9 @@ WRAPPED = {
     "by the kernel": "NVRM: this card requires use of the NVIDIA\nNVRM: open kernel modules.",
     "by a terminal": "installed in this system requires use of the NVIDIA open ker\nnel modules.",
     "with stamps": (
-        "[ 4.1] NVRM: this GPU, which is installed, requires use of\n[ 4.1] NVRM: the NVIDIA open kernel modules."
+        "[ 4.1] NVRM: this GPU, as it is, requires use of\n[ 4.1] NVRM: the NVIDIA open kernel modules."
     ),
-    "in three": "NVRM: installed in this system, it requires use\nNVRM: of the NVIDIA open kernel\nNVRM: modules.",
+    "in three": "NVRM: in this system it requires use\nNVRM: of the NVIDIA open kernel\nNVRM: modules.",
 }
 
 

@@ -376,6 +376,14 @@ MORE = {
   holds: false
   rule: a-fourth-rule
 {A_PAGE}""",
+    "signatures_driver.yaml": f"""\
+{HEAD}signatures:
+- id: driver.cannot_communicate
+  pattern: "cannot communicate with the driver"
+  causes: [{{cause: driver.not_loaded, weight: 60}}]
+  positive: ["smi cannot communicate with the driver"]
+  negative: ["smi communicates with the driver"]
+{A_PAGE}""",
     "speeds.yaml": f"""\
 {HEAD}speeds:
 - gpu: H200 SXM

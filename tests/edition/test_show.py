@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from doctor.cli import build_parser
 from doctor.commands import matrix as command
 from doctor.edition.load import load_matrix
 from doctor.errors import UsageError
+from doctor.grammar import build_parser
 
 ROOT = Path(__file__).parents[2]
 #: Its name and date change with every change of the matrix.

@@ -1,4 +1,4 @@
-"""Faults of signatures: each is told with its file, line and field; what is right gets literals and a shape."""
+"""Faults of signatures: each is told with file, line and field; what is right gets literals and a shape."""
 
 from __future__ import annotations
 

@@ -74,7 +74,10 @@ def test_one_tool_alone(path: Path, key: str):
         ("[Mar02 11:00] NVRM: loading\n", "command:dmesg"),
         ("[   12.500000 <    0.000004>] NVRM: loading\n", "command:dmesg"),
         ("modprobe: FATAL: Module nvidia not found in directory /lib/modules/6.8.0\n", "command:dmesg"),
-        ("GPU 0: NVIDIA H100 (UUID: GPU-5d1b)\n  MIG 1g.10gb     Device  0: (UUID: MIG-0f3c)\n", "command:nvidia-smi-L"),
+        (
+            "GPU 0: NVIDIA H100 (UUID: GPU-5d1b)\n  MIG 1g.10gb     Device  0: (UUID: MIG-0f3c)\n",
+            "command:nvidia-smi-L",
+        ),
         (
             "filename:       /lib/modules/6.8.0/updates/dkms/nvidia.ko\nversion:        580.95.05\n",
             "command:modinfo-_lib_modules_6.8.0_updates_dkms_nvidia.ko",

@@ -24,9 +24,18 @@ def main() -> int:
     inside.add_argument("argv", nargs=argparse.REMAINDER)
     up = commands.add_parser("up", help="boot hosts and open a shell beside them")
     up.add_argument("hosts", nargs="+", metavar="[NAME=]SYSTEM", help=f"one of {', '.join(SYSTEMS)}")
-    up.add_argument("--gpu", action="append", default=[], help="a card for each host: H200, B200, L4, T4, V100; repeatable")
+    up.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        help="a card for each host: H200, B200, L4, T4, V100; repeatable",
+    )
     up.add_argument("--secure-boot", action="store_true", help="firmware with Secure Boot on")
-    up.add_argument("--command", dest="shell", help="run this instead of a shell; $LAB, $INVENTORY and ./ssh lead to the hosts")
+    up.add_argument(
+        "--command",
+        dest="shell",
+        help="run this instead of a shell; $LAB, $INVENTORY and ./ssh lead to the hosts",
+    )
     asked = parser.parse_args()
     if asked.command == "deps":
         ensure_dependencies(*asked.group)

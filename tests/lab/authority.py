@@ -17,7 +17,11 @@ __all__ = ["VENDORS", "Authority", "ensure_authority"]
 
 #: Who signs: the name that a repository's row goes by, and the fingerprint that the true key has in packages.yaml.
 VENDORS = {
-    "cuda": ("EB693B3035CD5710E231E123A4B469963BF863CC", "610C7B14E068A878070DA4E99CD0A493D42D0685", "CDF6BA43"),
+    "cuda": (
+        "EB693B3035CD5710E231E123A4B469963BF863CC",
+        "610C7B14E068A878070DA4E99CD0A493D42D0685",
+        "CDF6BA43",
+    ),
     "container-toolkit": ("C95B321B61E88C1809C4F759DDCAE044F796ECB0",),
     "epel": (
         "94E279EB8D8F25B21810ADF121EA45AB2F86D6A1",
@@ -64,7 +68,7 @@ class Authority:
     @contextmanager
     def signing(self) -> Iterator[dict[str, str]]:
         """An environment in which gpg has the secret keys. A socket's path must be short: it lies in /tmp."""
-        with tempfile.TemporaryDirectory(prefix="mlg-", dir="/tmp") as home:  # noqa: S108
+        with tempfile.TemporaryDirectory(prefix="mlg-", dir="/tmp") as home:
             shutil.copytree(self.folder / "gnupg", home, dirs_exist_ok=True)
             environment = {**os.environ, "GNUPGHOME": home}
             try:
@@ -93,12 +97,26 @@ def ensure_authority() -> Authority:
 
 
 def _make_keys(part: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="mlg-", dir="/tmp") as home:  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="mlg-", dir="/tmp") as home:
         environment = {**os.environ, "GNUPGHOME": home}
         for vendor in VENDORS:
             name = user_id(vendor)
-            run("gpg", "--batch", "--quiet", "--passphrase", "", "--quick-gen-key", name, "rsa2048", "sign", "never", env=environment)
-            (part / f"{vendor}.asc").write_text(run("gpg", "--armor", "--export", name, env=environment).stdout)
+            run(
+                "gpg",
+                "--batch",
+                "--quiet",
+                "--passphrase",
+                "",
+                "--quick-gen-key",
+                name,
+                "rsa2048",
+                "sign",
+                "never",
+                env=environment,
+            )
+            (part / f"{vendor}.asc").write_text(
+                run("gpg", "--armor", "--export", name, env=environment).stdout
+            )
             listing = run("gpg", "--with-colons", "--list-keys", name, env=environment).stdout
             fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr:"))
             (part / f"{vendor}.fingerprint").write_text(fingerprint + "\n")
@@ -120,5 +138,3 @@ def _make_certificates(part: Path) -> None:
     )
     run("openssl", "x509", "-req", "-in", part / "tls.csr", "-CA", part / "ca.pem", "-CAkey", part / "ca.key", "-days", "3650",
         "-CAcreateserial", "-extfile", extensions, "-out", part / "tls.pem")  # fmt: skip
-
-

@@ -119,11 +119,18 @@ def _build(part: Path) -> None:
         excluded = [f"--dpkgopt=path-exclude=/usr/share/{d}/*" for d in ("man", "doc", "locale")]
         run(
             "mmdebstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}",
-            "--aptopt=Acquire::Languages \"none\"", *excluded, "--dpkgopt=force-unsafe-io", SUITE, root,
+            '--aptopt=Acquire::Languages "none"', *excluded, "--dpkgopt=force-unsafe-io", SUITE, root,
         )  # fmt: skip
         _settle(root)
         subprocess.run(
-            ["bash", "-ec", 'set -o pipefail; tar -C "$1" --xattrs -c . | tar -C "$2" --xattrs -x', "x", str(root), str(part)],
+            [
+                "bash",
+                "-ec",
+                'set -o pipefail; tar -C "$1" --xattrs -c . | tar -C "$2" --xattrs -x',
+                "x",
+                str(root),
+                str(part),
+            ],
             check=True,
         )
 

@@ -74,10 +74,16 @@ class Host:
             link.unlink(missing_ok=True)
             link.symlink_to("/etc/ssl/certs/ca-certificates.crt")
             for major in ("8", "9", "10"):
-                self.write(f"etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-{major}", self.lab.authority.public_key("system").read_text())
+                self.write(
+                    f"etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-{major}",
+                    self.lab.authority.public_key("system").read_text(),
+                )
         else:
             binary = subprocess.run(
-                ["gpg", "--dearmor"], input=self.lab.authority.public_key("system").read_bytes(), capture_output=True, check=True
+                ["gpg", "--dearmor"],
+                input=self.lab.authority.public_key("system").read_bytes(),
+                capture_output=True,
+                check=True,
             ).stdout
             target = self.root / "usr/share/keyrings/ubuntu-archive-keyring.gpg"
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -143,9 +149,13 @@ class Host:
             time.sleep(0.03)
         raise RuntimeError(f"{self.name}: no sshd after {wait_s:.0f} s; console:\n{self.console()[-3000:]}")
 
-    def ssh(self, command: str, *, user: str = "root", check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def ssh(
+        self, command: str, *, user: str = "root", check: bool = True, timeout_s: float = 300
+    ) -> subprocess.CompletedProcess[str]:
         """Run a shell command over SSH."""
-        return run("ssh", *self.lab.ssh_options, f"{user}@{self.address}", command, check=check, timeout=timeout_s)
+        return run(
+            "ssh", *self.lab.ssh_options, f"{user}@{self.address}", command, check=check, timeout=timeout_s
+        )
 
     def say(self, command: str) -> str:
         """The output of a shell command, stripped."""

@@ -79,15 +79,23 @@ class _Request(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 120
 
-    def do_GET(self) -> None:  # noqa: N802 - the library's name
+    def do_GET(self) -> None:
         self._answer(body=True)
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self._answer(body=False)
 
     def _answer(self, *, body: bool) -> None:
-        where = (self.headers.get("Host") or "").partition(":")[0] + os.path.normpath("/" + self.path.partition("?")[0])
-        where = where.replace("%2b", "+").replace("%2B", "+").replace("%3a", ":").replace("%3A", ":").replace("%7e", "~")
+        where = (self.headers.get("Host") or "").partition(":")[0] + os.path.normpath(
+            "/" + self.path.partition("?")[0]
+        )
+        where = (
+            where.replace("%2b", "+")
+            .replace("%2B", "+")
+            .replace("%3a", ":")
+            .replace("%3A", ":")
+            .replace("%7e", "~")
+        )
         self.owner.requests.append(where)
         fault = self.owner.fault(where)
         path = self.owner.find(where)

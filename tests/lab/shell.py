@@ -6,7 +6,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from tests.lab.fakegpu.plant import MODELS, secure_boot as set_secure_boot
+from tests.lab.fakegpu.plant import MODELS
+from tests.lab.fakegpu.plant import secure_boot as set_secure_boot
 from tests.lab.hosts import Lab
 from tests.lab.places import BRIDGE_ADDRESS
 from tests.lab.repository import ensure_repositories
@@ -38,7 +39,9 @@ def up(wanted: Sequence[str], cards: Sequence[str], *, secure_boot: bool, comman
         script = lab.folder / "ssh"
         options = " ".join(lab.ssh_options)
         cases = "".join(f"{h.name}) address={h.address};;\n" for h in lab.hosts.values())
-        script.write_text(f'#!/bin/sh\ncase $1 in\n{cases}esac\nshift\nexec ssh {options} root@$address "$@"\n')
+        script.write_text(
+            f'#!/bin/sh\ncase $1 in\n{cases}esac\nshift\nexec ssh {options} root@$address "$@"\n'
+        )
         script.chmod(0o755)
         environment = {**os.environ, "LAB": str(lab.folder), "INVENTORY": str(lab.folder / "inventory.json")}
         environment |= {"ANSIBLE_PIPELINING": "1", "ANSIBLE_HOST_KEY_CHECKING": "False", "PS1": "lab# "}

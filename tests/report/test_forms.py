@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from doctor.cli import _FORMS
 from doctor.core.finding import Cause, Finding, Remedy
+from doctor.grammar import FORMS
 from doctor.report.forms import CHECK_FORMS, write_check
 from doctor.report.saved import from_json
 
@@ -44,7 +44,7 @@ REPORTS = {**values.ALL, "hostile": hostile()}
 
 
 def test_the_command_line_offers_what_is_written():
-    assert ("text", *CHECK_FORMS) == _FORMS
+    assert ("text", *CHECK_FORMS) == FORMS
 
 
 @pytest.mark.parametrize("file_name", FORM_GOLDEN)

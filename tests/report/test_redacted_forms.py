@@ -5,9 +5,10 @@ import json
 import msgspec
 import pytest
 
-from doctor.cli import _FORMS, main
+from doctor.cli import main
 from doctor.core.evidence import Evidence, Item
 from doctor.evidence.bundle import read_bundle, write_bundle
+from doctor.grammar import FORMS
 from tests.test_hosts import HOSTS
 
 SECRETS = {
@@ -129,7 +130,7 @@ def test_there_are_forty():
     assert len(set(SECRETS.values())) == 40
 
 
-@pytest.mark.parametrize("form", _FORMS)
+@pytest.mark.parametrize("form", FORMS)
 def test_none_is_in_a_redacted_form(planted, form, capfdbinary):
     plain_code, plain = written(planted, form, capfdbinary)
     code, text = written(planted, form, capfdbinary, "--redact")
@@ -150,7 +151,7 @@ def test_the_verdict_is_the_same(planted, capfdbinary):
     ]
 
 
-@pytest.mark.parametrize("form", _FORMS)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_saved_answer_is_redacted_too(planted, form, capfdbinary, tmp_path):
     saved = tmp_path / "check.json"
     main(["check", "--from", str(planted), "--json", "-o", str(saved)])

@@ -19,7 +19,7 @@ from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted
 from doctor.errors import UsageError
 
-__all__ = ["Catalogue", "fits", "filled"]
+__all__ = ["Catalogue", "filled", "fits"]
 
 _Placed = TypeVar("_Placed", RepositoryRow, PackageSet, PackageVersions)
 
@@ -37,7 +37,9 @@ def filled(text: str, values: dict[str, str]) -> str:
     def one(match: re.Match[str]) -> str:
         value = values.get(match.group(1), "")
         if not value:
-            raise UsageError(f"`{text}` of packages.yaml needs `{match.group(1)}`, which the stack does not have")
+            raise UsageError(
+                f"`{text}` of packages.yaml needs `{match.group(1)}`, which the stack does not have"
+            )
         return value
 
     return re.sub(r"\{([a-z_]{1,30})\}", one, text)
@@ -74,7 +76,9 @@ class Catalogue:
         """For messages: `ubuntu-24.04 on x86_64, origin nvidia`."""
         return f"{self.system} on {self.architecture}, origin {self.origin}"
 
-    def find(self, part: Part, version: str = "", *, flavour: str = "", profile: str = "") -> PackageSet | None:
+    def find(
+        self, part: Part, version: str = "", *, flavour: str = "", profile: str = ""
+    ) -> PackageSet | None:
         """The set of a part at a version of its component; None where no row has one."""
         for row in self.sets:
             if row.part != part or not _takes(row.versions, version):

@@ -18,7 +18,7 @@ from doctor.core.stages import (
     Verify,
 )
 
-__all__ = ["driver", "fabric", "fabric_parts", "pinned_names"]
+__all__ = ["driver", "fabric", "fabric_parts", "is_pinned"]
 
 #: What holds the modules, in the order in which it is stopped.
 _USERS = ("nvidia-dcgm", "nvidia-imex", "nvidia-fabricmanager", "nvidia-persistenced")
@@ -52,11 +52,11 @@ def driver(ground: Ground) -> Stage:
         pins=pins,
         unlock=unlocked(ground, packages),
         packages=packages,
-        files=() if pins or ground.catalogue.kind == "rpm" else (FileEntry(path=_PREFERENCE, state="absent"),),
+        files=()
+        if pins or ground.catalogue.kind == "rpm"
+        else (FileEntry(path=_PREFERENCE, state="absent"),),
         services=Services(stop=_USERS, start=row.units, enable=row.units),
-        kernel=KernelSpec(
-            kernels=ground.kernels, module_version=ground.driver, load=_LOAD, unload=_UNLOAD
-        ),
+        kernel=KernelSpec(kernels=ground.kernels, module_version=ground.driver, load=_LOAD, unload=_UNLOAD),
         reboot=Reboot(when="if_module_differs"),
         verify=_verify(ground, wanted),
     )
@@ -88,10 +88,12 @@ def _pinning(ground: Ground, lock: PackageSet | None) -> tuple[Transaction, ...]
     if lock is None:
         return ()
     wanted = wanted_of(ground, lock, ground.driver) if lock.packages else ()
-    return transaction(ground, "pinning", wanted, why="the branch lock lies on disk before the driver is resolved")
+    return transaction(
+        ground, "pinning", wanted, why="the branch lock lies on disk before the driver is resolved"
+    )
 
 
-def pinned_names(ground: Ground, row: PackageSet) -> bool:
+def is_pinned(ground: Ground, row: PackageSet) -> bool:
     """Whether the branch lock keeps a set's versions, so that it needs no hold."""
     return row.is_pinned and _lock_set(ground) is not None
 
@@ -120,7 +122,9 @@ def _verify(ground: Ground, wanted: tuple[PackageVersion, ...]) -> tuple[Verify,
         *packages,
         *modules,
         Verify(kind="not_loaded", subject="nouveau"),
-        Verify(kind="module_loaded", subject="nvidia", want=version, why="loaded and installed are one version"),
+        Verify(
+            kind="module_loaded", subject="nvidia", want=version, why="loaded and installed are one version"
+        ),
     )
 
 

@@ -28,9 +28,9 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     origin: Origin
     profile: str = ""
     """`compute` or `full`; empty: what is installed now, else `compute`."""
-    mirrors: dict[str, str] = {}  # noqa: RUF012 - msgspec copies a default
+    mirrors: dict[str, str] = {}
     """Repository -> the address that takes the place of the published one."""
-    keys: dict[str, str] = {}  # noqa: RUF012
+    keys: dict[str, str] = {}
     """Repository -> address (or `file:NAME` among the role's files) of its key, and `#FINGERPRINT`."""
     change_origin: bool = False
     """Packages of another origin are replaced, where that would otherwise be refused."""
@@ -97,7 +97,9 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def driver_cuda_major(self) -> str:
         """Of the highest CUDA that the driver speaks."""
         branch = self.matrix.branch(Dotted(self.driver)) if self.driver else None
-        return str(branch.cuda_version.major) if branch and branch.cuda_version else self.cuda.partition(".")[0]
+        return (
+            str(branch.cuda_version.major) if branch and branch.cuda_version else self.cuda.partition(".")[0]
+        )
 
     @cached_property
     def kernels(self) -> tuple[str, ...]:

@@ -41,7 +41,9 @@ _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 def bootstrap(ground: Ground) -> Stage:
     """Tools that later acts rest on."""
     row = ground.catalogue.find("tools")
-    packages = transaction(ground, "tools", wanted_of(ground, row, ""), why="tools of later stages") if row else ()
+    packages = (
+        transaction(ground, "tools", wanted_of(ground, row, ""), why="tools of later stages") if row else ()
+    )
     return Stage(id="bootstrap", packages=packages)
 
 
@@ -71,7 +73,9 @@ def profile(ground: Ground) -> str:
     """`full` where a desktop's metapackage is installed, so that its libraries are not lost."""
     if ground.choices.profile:
         return ground.choices.profile
-    metapackage = re.compile(r"(?:nvidia-driver(?:-\d+)?|nvidia-open(?:-\d+)?|cuda-drivers(?:-\d+)?)(?:-open)?")
+    metapackage = re.compile(
+        r"(?:nvidia-driver(?:-\d+)?|nvidia-open(?:-\d+)?|cuda-drivers(?:-\d+)?)(?:-open)?"
+    )
     return "full" if any(metapackage.fullmatch(name) for name in ground.installed or {}) else "compute"
 
 
@@ -137,17 +141,25 @@ def kernel(ground: Ground) -> Stage:
     headers = _headers(ground) if row.uses_dkms else ()
     compilers = _compilers(ground) if row.uses_dkms else ()
     packages = (
-        *(transaction(ground, "headers", headers, why="headers of each kernel that can boot") if headers else ()),
+        *(
+            transaction(ground, "headers", headers, why="headers of each kernel that can boot")
+            if headers
+            else ()
+        ),
         *(transaction(ground, "compiler", compilers, why="the compiler of the kernel") if compilers else ()),
     )
     builds = tuple(
-        Verify(kind="file_exists", subject=f"/lib/modules/{release}/build", why="the module is built against it")
+        Verify(
+            kind="file_exists", subject=f"/lib/modules/{release}/build", why="the module is built against it"
+        )
         for release in ground.kernels
         if row.uses_dkms
     )
     return Stage(
         id="kernel",
-        why=(f"modules are built for {', '.join(ground.kernels)}",) if row.uses_dkms and ground.kernels else (),
+        why=(f"modules are built for {', '.join(ground.kernels)}",)
+        if row.uses_dkms and ground.kernels
+        else (),
         unlock=unlocked(ground, packages),
         packages=packages,
         files=(NOUVEAU,),

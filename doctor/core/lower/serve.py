@@ -49,7 +49,9 @@ def container(ground: Ground) -> Stage:
         return Stage(id="container")
     row = ground.catalogue.set_of("container-toolkit", version)
     wanted = wanted_of(ground, row, version)
-    packages = transaction(ground, "container-toolkit", wanted, why=f"container toolkit {version}, as one set")
+    packages = transaction(
+        ground, "container-toolkit", wanted, why=f"container toolkit {version}, as one set"
+    )
     runtimes = tuple(_RUNTIMES[name] for name in _engines(ground))
     return Stage(
         id="container",
@@ -162,7 +164,10 @@ def lock(ground: Ground, stages: tuple[Stage, ...], pinned: frozenset[str]) -> S
     held = tuple(sorted(names - pinned))
     return Stage(
         id="lock",
-        why=("automatic updates pass the stack by", *(("what no branch lock keeps is held",) if held else ())),
+        why=(
+            "automatic updates pass the stack by",
+            *(("what no branch lock keeps is held",) if held else ()),
+        ),
         files=(_exclusions(),) if ground.catalogue.kind == "deb" else (),
         hold=held,
     )

@@ -8,7 +8,15 @@ import msgspec
 
 from doctor.core.rows.base import Row
 
-__all__ = ["ForeignPackage", "Origin", "PackageFamily", "PackageSet", "PackageVersions", "Part", "RepositoryRow"]
+__all__ = [
+    "ForeignPackage",
+    "Origin",
+    "PackageFamily",
+    "PackageSet",
+    "PackageVersions",
+    "Part",
+    "RepositoryRow",
+]
 
 #: Whose packages. `airgap` has NVIDIA's names and versions under addresses of the site.
 Origin = Literal["nvidia", "canonical", "airgap"]

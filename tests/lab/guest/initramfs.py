@@ -14,8 +14,12 @@ def build(image, kernel):
     for pattern in ("/etc/modprobe.d/*.conf", "/usr/lib/modprobe.d/*.conf"):
         for path in sorted(glob.glob(pattern)):
             with open(path) as handle:
-                lists += [line.split()[1] for line in handle if line.split()[:1] == ["blacklist"] and line.split()[1:]]
-    modules = [p for p in glob.glob("/lib/modules/{}/updates/dkms/*.ko".format(kernel))]
+                lists += [
+                    line.split()[1]
+                    for line in handle
+                    if line.split()[:1] == ["blacklist"] and line.split()[1:]
+                ]
+    modules = [p for p in glob.glob(f"/lib/modules/{kernel}/updates/dkms/*.ko")]
     with open(image + ".new", "w") as handle:
         json.dump({"kernel": kernel, "blacklist": sorted(set(lists)), "modules": sorted(modules)}, handle)
     os.replace(image + ".new", image)
@@ -26,4 +30,4 @@ def build(image, kernel):
 
 def kernels():
     """Every kernel whose image lies in /boot."""
-    return sorted(p[len("/boot/vmlinuz-"):] for p in glob.glob("/boot/vmlinuz-*"))
+    return sorted(p[len("/boot/vmlinuz-") :] for p in glob.glob("/boot/vmlinuz-*"))

@@ -20,7 +20,9 @@ __all__ = ["ensure_layer"]
 def ensure_layer(system: str) -> Path:
     """The layer of this system over `ensure_base()`; a second to make, then kept."""
     base = ensure_base()
-    sources = sorted((LAB / "personality").glob("*.py")) + sorted((LAB / "guest").glob("*")) + [LAB / "systems.py"]
+    sources = (
+        sorted((LAB / "personality").glob("*.py")) + sorted((LAB / "guest").glob("*")) + [LAB / "systems.py"]
+    )
     layer = CACHE / f"layer-{SUITE}-{system}-{digest_of(*sources, text=base.name)}"
     with once(layer) as part:
         if part is not None:
@@ -37,7 +39,15 @@ def _overlay(base: Path, upper: Path) -> Iterator[Path]:
     work = upper.with_name(upper.name + ".work")
     work.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="mopt-lab-", dir="/dev/shm") as point:
-        run("mount", "-t", "overlay", "overlay", "-o", f"lowerdir={base},upperdir={upper},workdir={work}", point)
+        run(
+            "mount",
+            "-t",
+            "overlay",
+            "overlay",
+            "-o",
+            f"lowerdir={base},upperdir={upper},workdir={work}",
+            point,
+        )
         try:
             yield Path(point)
         finally:

@@ -38,11 +38,17 @@ def make(root: Path, facts: SystemFacts) -> None:
     write(root, "etc/rpm/macros.dist", f"%dist .el{major}\n%rhel {major}\n%el{major} 1\n")
     write(root, "etc/dnf/dnf.conf", DNF_CONF.format(major=major))
     write(root, "etc/yum.repos.d/rocky.repo", _own_repositories(facts))
-    write(root, "etc/dnf/plugins/versionlock.conf", "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n")
+    write(
+        root,
+        "etc/dnf/plugins/versionlock.conf",
+        "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n",
+    )
     write(root, "etc/dnf/plugins/versionlock.list", "")
     (root / "usr/bin/yum").symlink_to("dnf")
     (root / "usr/libexec/platform-python").symlink_to("../bin/python3")
-    (root / "usr/lib/systemd/system/sshd.service").symlink_to("ssh.service")  # the unit's name on Enterprise Linux
+    (root / "usr/lib/systemd/system/sshd.service").symlink_to(
+        "ssh.service"
+    )  # the unit's name on Enterprise Linux
     for name in ("dracut", "grubby", "mokutil"):
         (root / "usr/sbin" / name).symlink_to(f"/opt/lab/bin/{name}")
     write(root, f"boot/initramfs-{facts.kernels[0]}.img", "made with the image\n")

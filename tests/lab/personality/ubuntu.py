@@ -17,7 +17,14 @@ RPM_TOOLS = (
 
 def make(root: Path, facts: SystemFacts) -> None:
     """Turn the userland at `root` into this Ubuntu."""
-    remove(root, "etc/os-release", "usr/lib/os-release", "etc/debian_version", "etc/apt/sources.list*", *RPM_TOOLS)
+    remove(
+        root,
+        "etc/os-release",
+        "usr/lib/os-release",
+        "etc/debian_version",
+        "etc/apt/sources.list*",
+        *RPM_TOOLS,
+    )
     (root / "etc/apt/sources.list.d").mkdir()
     write(root, "usr/lib/os-release", _os_release(facts))
     (root / "etc/os-release").symlink_to("../usr/lib/os-release")
@@ -67,7 +74,11 @@ def _know_kernel(root: Path, release: str) -> None:
             + (f"Depends: {depends}\n" if depends else "")
             + f"Description: stub of {name}\n"
         )
-        own = [f"/boot/vmlinuz-{release}", f"/boot/config-{release}"] if name == f"linux-image-{release}" else []
+        own = (
+            [f"/boot/vmlinuz-{release}", f"/boot/config-{release}"]
+            if name == f"linux-image-{release}"
+            else []
+        )
         write(files, f"{name}.list", "".join(f"{p}\n" for p in ["/.", *own]))
     status = root / "var/lib/dpkg/status"
     status.write_text(status.read_text().rstrip("\n") + "\n\n" + "\n".join(records) + "\n")
