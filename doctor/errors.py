@@ -42,6 +42,7 @@ COMMAND_CODES: dict[str, dict[int, str]] = {
     "matrix validate": {0: "no fault", 2: "faults, or nothing to validate"},
     "matrix diff": {0: "compared"},
     "matrix import": {0: "drafted, or nothing to draft", 3: "pip gave no answer"},
+    "plan": {0: "a plan", 1: "a conflict, or refused", 3: "could not tell"},
     "report": {0: "written"},
     "completion": {0: "printed"},
     "man": {0: "printed"},

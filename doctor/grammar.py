@@ -32,7 +32,7 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     adders = {"check": _add_check, "collect": _add_collect, "matrix": _add_matrix, "config": _add_config}
     adders |= {"explain": _add_explain}
-    adders |= {"report": _add_report, "completion": _add_shell}
+    adders |= {"plan": _add_plan, "report": _add_report, "completion": _add_shell}
     for name, add in adders.items():
         if only in (name, "") or only not in adders:
             add(commands)
@@ -260,7 +260,7 @@ def _add_import(inner: _Commands) -> None:  # type: ignore[valid-type]
     one.add_argument("--python", metavar="PYTHON", help="the interpreter whose pip is asked (this one)")
 
 
-def _add_target(one: argparse.ArgumentParser) -> None:
+def _add_target(one: argparse.ArgumentParser, *, has_json: bool = True) -> None:
     """A machine that need not be there; without any of these it is this host."""
     one.add_argument(
         "--from", dest="bundle", metavar="FILE", help="that host: a bundle, or a report as of `check`"
@@ -280,7 +280,8 @@ def _add_target(one: argparse.ArgumentParser) -> None:
         "--goal", action="append", default=[], metavar="GOAL", help="vllm==0.33.0,use=fp8, …, or a goal file"
     )
     _add_overlay(one)
-    one.add_argument("--json", action="store_true", help="the answer as JSON")
+    if has_json:
+        one.add_argument("--json", action="store_true", help="the answer as JSON")
 
 
 def _add_pick(inner: _Commands) -> None:  # type: ignore[valid-type]
@@ -288,6 +289,44 @@ def _add_pick(inner: _Commands) -> None:  # type: ignore[valid-type]
     _add_target(one)
     one.add_argument("--alternatives", type=int, default=0, metavar="N", help="so many other stacks, too (0)")
     one.add_argument("-o", dest="output", metavar="FILE", help="write the stack to FILE, as JSON")
+
+
+def _add_plan(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "plan", "say what would be done on a host for a goal; do nothing", "plan:run")
+    _add_target(one, has_json=False)
+    one.add_argument(
+        "--format",
+        choices=("text", "ansible-vars"),
+        default="text",
+        help="for people, or the variables of a playbook run (mopt.vars/1) (text)",
+    )
+    one.add_argument("-o", dest="output", metavar="FILE", help="write it to FILE")
+    one.add_argument(
+        "--origin",
+        choices=("nvidia", "canonical", "airgap"),
+        help="whose packages (those that are there; signed ones where Secure Boot wants them; nvidia)",
+    )
+    one.add_argument(
+        "--change-origin", action="store_true", help="replace the driver's packages of another origin"
+    )
+    one.add_argument(
+        "--profile",
+        choices=("compute", "full"),
+        help="full: graphics libraries, too (as it is; else compute)",
+    )
+    one.add_argument(
+        "--mirror", action="append", default=[], metavar="NAME=URL", help="another address of a repository"
+    )
+    one.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        metavar="NAME=URL",
+        help="another address of its key, or file:NAME among the role's files; #FINGERPRINT behind it",
+    )
+    one.add_argument("--index-url", metavar="URL", help="the package index for engine environments")
+    one.add_argument("--extra-index-url", metavar="URL", help="another one beside it")
+    one.add_argument("--wheelhouse", metavar="DIR", help="a folder of wheels on the host instead of an index")
 
 
 def _add_why(inner: _Commands) -> None:  # type: ignore[valid-type]

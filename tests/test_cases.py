@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import yaml
+
+from doctor.commands.explain import explain_text
 from doctor.edition.load import load_matrix
+from doctor.evidence.logtext import of_bytes
 
 from .cases.texts import CASES, Judged, judged, rests_on
 
@@ -46,3 +51,17 @@ def test_leaving_out_leaves_something_out():
     rows = load_matrix().edition.signatures
     resting = {case["id"] for case in CASES for row in rows if rests_on(row, case)}
     assert len(resting) >= 5
+
+
+TEXTS = yaml.safe_load((Path(__file__).parent / "data" / "texts.yaml").read_text(encoding="utf-8"))["texts"]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text["text"][:48].replace("\n", " "))
+def test_a_text_of_a_further_thread(text):
+    named = [one.id for one in explain_text(of_bytes(text["text"].encode()), load_matrix()).causes]
+    if text["causes"] == ["none"]:
+        assert named == []
+    elif text["causes"] == ["any"]:
+        assert named
+    else:
+        assert named[0] in text["causes"]

@@ -123,8 +123,16 @@ def components_of(resolution: Resolution) -> dict[str, str]:
             continue
         if (unknown_release and name not in given) or (name == "cuda" and not _is_told(resolution)):
             continue
+        if name == "kernel" and not _names_kernel(model):
+            continue  # the lowest one that would do is no kernel of this machine
         found[name] = str(value)
     return found
+
+
+def _names_kernel(model: Model) -> bool:
+    """Whether a kernel was named, or read on the host."""
+    asked = (*model.goal.terms, *model.target.have)
+    return bool(model.target.kernel) or any(term.component == "kernel" for term in asked)
 
 
 def _is_told(resolution: Resolution) -> bool:
@@ -171,6 +179,8 @@ def keeps_of(resolution: Resolution) -> tuple[str, ...]:
     changed = {change.component for change in changes_of(resolution)}
     there = [name for name in model.names if present(model, name) and name not in changed]
     facts = [name for name in ("os", "kernel", "glibc") if name in model and name not in there]
+    if not _names_kernel(model):
+        facts = [name for name in facts if name != "kernel"]
     return (*facts, *there)
 
 

@@ -264,9 +264,13 @@ MessageKind = Literal[
     "module_symbol",
     "lockdown",
     "uvm",
+    "oops",
+    "sleep",
     "loading",
     "other",
 ]
+"""`oops`: the kernel stopped over a fault of its own inside one of the driver's modules. `sleep`: the machine
+woke from suspend or hibernation."""
 
 
 class KernelMessage(Value, frozen=True, kw_only=True):

@@ -124,7 +124,11 @@ class Stream(_Value, frozen=True, kw_only=True):
 
 
 class PackageVersion(_Value, frozen=True, kw_only=True):
-    """A package at an exact version. An empty version: the newest that pins and streams allow."""
+    """A package at an exact version, with its epoch (`3:580.126.20-1.el9`).
+
+    An empty version: the newest that pins and streams allow. One name may stand with several versions where
+    they are installed beside each other (`kernel-devel`).
+    """
 
     name: str
     version: str = ""
@@ -137,7 +141,8 @@ class Transaction(_Value, frozen=True, kw_only=True):
     remove: tuple[str, ...] = ()
     allow_downgrade: bool = False
     extra_allowed: tuple[str, ...] = ()
-    """Globs of names that dependency solving may add besides; anything else stops it."""
+    """Globs of names that dependency solving may add or upgrade besides; anything else stops it, and so does
+    every removal that does not stand above."""
     why: str = ""
 
 
@@ -155,7 +160,12 @@ class FileEntry(_Value, frozen=True, kw_only=True):
 
 
 class Services(_Value, frozen=True, kw_only=True):
-    """Units, in order. One that does not exist is passed over in `stop` and an error in `start`."""
+    """Units, in order. One that does not exist is passed over in `stop` and an error in `start`.
+
+    `stop` comes before the packages, and only when a transaction of the stage has something to do: a second
+    run stops nothing. `restart` comes after, and only when something of the stage changed. `start` and
+    `enable` hold in every run; they come after the reboot where the stage has one.
+    """
 
     stop: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
@@ -170,7 +180,10 @@ class KernelSpec(_Value, frozen=True, kw_only=True):
     kernels: tuple[str, ...]
     """Releases for which a module must exist afterwards: the running one and each that can boot next."""
     header_packages: tuple[str, ...] = ()
+    """For messages: the transactions of the stage install them. A mirror that has dropped the running
+    kernel's is a cause of its own."""
     compiler_packages: tuple[str, ...] = ()
+    """For messages, likewise."""
     module: str = "nvidia"
     module_version: str = ""
     """What each of these kernels must have on disk; empty outside the driver stage."""
@@ -232,7 +245,10 @@ class Verify(_Value, frozen=True, kw_only=True):
         "not_loaded",
     ]
     subject: str
+    """By kind: a path; a package; a unit; for `module_on_disk` the kernel release; for `module_loaded` and
+    `not_loaded` the module; `FILE:KEY.KEY` for `json_key`; the environment's path for `python_import`."""
     want: str = ""
+    """What it must be: content, version, name of the Python module; empty where being there is enough."""
     why: str = ""
 
 
@@ -240,7 +256,7 @@ class CapsuleSpec(_Value, frozen=True, kw_only=True):
     """What is captured before the first change, so that undo can be exact."""
 
     files: tuple[str, ...] = ()
-    """Every path that some stage may touch."""
+    """Every path that some stage may touch; globs where others' files of a kind are meant."""
     package_patterns: tuple[str, ...] = ()
     """Installed packages whose own files are kept: globs."""
 

@@ -43,6 +43,8 @@ class GpuKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Which bulletins speak of it."""
     is_nvswitch: bool = False
     """Several GPUs of a kind that an NVSwitch joins: they need the fabric manager."""
+    is_rack: bool = False
+    """Whether those switches stand in trays of their own, with managers of theirs: none runs on the host."""
     is_arm64: bool = False
     source: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
@@ -248,6 +250,7 @@ def _known(matrix: Matrix, row: GpuRow, product: Product | None, count: int) -> 
         compute_capability=row.compute_capability,
         products=matrix.product_class(name),
         is_nvswitch=bool(product and product.needs_fabric_manager) and count > 1,
+        is_rack=bool(product and product.fabric == "rack"),
         is_arm64=bool(product and product.is_arm64),
         source=(product or row).source,
     )

@@ -189,13 +189,16 @@ def _memory_level(case: Case, event: Event) -> Level:
 
 def _grave_level(case: Case, event: Event, row: XidRow) -> Level:
     gpu = gpu_of(case, event.gpu)
+    if row.kind == "link" and row.is_by_word:
+        # Fatal, by its own word: work across the links hangs, while each card by itself answers and asks
+        # for nothing (open-gpu-kernel-modules issue 1355, marin issue 8934).
+        return "fail"
     if gpu is not None and gpu.recovery_action and gpu.recovery_action.lower() == "none":
         # The driver's own word about this very card, and newer than the log's.
         return "warn" if _works(case, event.gpu) else "fail"
     if gpu is not None and is_action(gpu.recovery_action):
         return "fail"
-    is_of_links = row.kind == "link" and row.is_by_word
-    return "warn" if _works(case, event.gpu) and not is_of_links else "fail"
+    return "warn" if _works(case, event.gpu) else "fail"
 
 
 def _works(case: Case, address: str) -> bool:
@@ -210,9 +213,9 @@ def grave(case: Case, burst: Burst) -> list[Event]:
     return [e for e in burst.own(of_program=False) if level_of(case, e) in ("fail", "warn")]
 
 
-def first_open(case: Case, *kinds: str) -> Event | None:
-    """The first such event of any GPU, where its kind is one of these."""
-    firsts = (events[0] for events in (grave(case, burst) for burst in bursts(case)) if events)
+def first_open(case: Case, *kinds: str, besides: frozenset[str] = frozenset()) -> Event | None:
+    """The first such event of any GPU, where its kind is one of these; `besides` are cards of no account."""
+    firsts = (events[0] for events in (grave(case, b) for b in bursts(case) if b.gpu not in besides) if events)
     return next((e for e in firsts if e.row and e.row.kind in kinds), None)
 
 

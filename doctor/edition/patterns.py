@@ -23,7 +23,7 @@ with warnings.catch_warnings():
     try:
         from re import _parser  # type: ignore[attr-defined]
     except ImportError:  # Python 3.10
-        import sre_parse as _parser  # type: ignore[no-redef]
+        import sre_parse as _parser
 
 _FORBIDDEN = {
     "MIN_REPEAT": "a lazy repeat, which `grep -E` does not have",
@@ -40,6 +40,8 @@ def pattern_problem(text: str) -> str:
     """What is wrong with a pattern; empty when nothing is."""
     if not text.isascii():
         return "it has characters beyond ASCII: write `.{1,3}` for a typographic one"
+    if "\\n" in text or "\n" in text:
+        return "it has a line end: lines are searched one by one"
     if re.search(r"\(\?[aiLmsux]", text):
         return "it sets flags, which `grep -E` does not have"
     try:
@@ -156,9 +158,19 @@ def _required_of(name: str, value: Any) -> frozenset[str]:
 
 
 #: Words that stand in the logs of every host: a literal of nothing else finds too much.
+# fmt: off
 _COMMON = frozenset(
-    ["error", "failed", "fail", "found", "not", "device", "driver", "kernel", "running", "ready", "cache", "memory", "available", "required", "missing", "unknown", "invalid", "symbol", "container", "enabled", "disabled", "install", "installed", "newer", "stale", "while", "hours", "slice", "exit", "init", "stderr", "cannot", "denied", "rejected", "require", "requires", "supported", "support", "version", "failure", "reload", "blocks", "nvidia", "torch", "cuda", "linux", "gpu", "gpus", "instance", "corrupt", "process", "request", "level", "warning", "info", "debug"]
+    [
+        "error", "failed", "fail", "found", "not", "device", "driver", "kernel", "running", "ready",
+        "cache", "memory", "available", "required", "missing", "unknown", "invalid", "symbol",
+        "container", "enabled", "disabled", "install", "installed", "newer", "stale", "while", "hours",
+        "slice", "exit", "init", "stderr", "cannot", "denied", "rejected", "require", "requires",
+        "supported", "support", "version", "failure", "reload", "blocks", "nvidia", "torch", "cuda",
+        "linux", "gpu", "gpus", "instance", "corrupt", "process", "request", "level", "warning", "info",
+        "debug",
+    ]
 )
+# fmt: on
 
 
 def _best(choices: Sequence[frozenset[str]]) -> frozenset[str]:

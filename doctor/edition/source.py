@@ -14,6 +14,7 @@ from doctor.core.rows.base import Confidence, Row
 from doctor.edition.contradictions import judge_contradictions
 from doctor.edition.digest import digest
 from doctor.edition.folklore_relations import judge_folklore
+from doctor.edition.install_relations import judge_install
 from doctor.edition.package_relations import judge_packages
 from doctor.edition.relations import Tables, judge_relations
 from doctor.edition.signature_relations import judge_signatures
@@ -130,6 +131,7 @@ def judge_tables(tables: Tables, as_of: str, faults: Faults) -> None:
     judge_relations(tables, as_of, faults)
     judge_packages(tables, as_of, faults)
     judge_systems(tables, as_of, faults)
+    judge_install(tables, faults)
     judge_folklore(tables, faults)
     judge_signatures(tables, faults)
     judge_contradictions(tables, faults)

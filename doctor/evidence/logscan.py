@@ -176,7 +176,7 @@ def _scan_lines(lines: list[bytes], scan: Scan, sieve: _Sieve, known: dict[bytes
 
 
 def _new_shape(shape: bytes, sieve: _Sieve, known: dict[bytes, _Rows]) -> _Rows:
-    """The candidates of a shape that was not seen before; what is left of hashes in it is looked away from."""
+    """The candidates of a shape that was not seen before, looking away from what is left of hashes."""
     bare = _HASH.sub(b"", shape)
     rows = known.get(bare) if bare != shape else None
     if rows is None:

@@ -30,6 +30,8 @@ _RELEVANT = (
     "PKCS#7 sig",
     "can't assign",
     "failed to assign",
+    "PM: suspend exit",
+    "ibernation exit",
 )
 #: How a message may begin where nothing stands before it.
 _BARE = (
@@ -71,11 +73,32 @@ _TEXT_MAX = 2000
 _MESSAGES_MAX = 3000
 _LOG_MAX = 16 * 1024 * 1024
 
+#: Where the kernel stopped in one of the driver's own modules: `RIP` on x86, `pc` on ARM.
+_STOPPED_IN = pattern(
+    r"(?:RIP: [0-9a-f]{4}:|\bpc : )([\w.]{1,100}\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8} "
+    r"\[nvidia(?:_uvm|_modeset|_drm|_peermem)?[\] ])"
+)
+#: What a report of the kernel about a fault of its own begins with.
+_OOPS = (
+    "BUG: kernel NULL pointer",
+    "BUG: unable to handle",
+    "kernel BUG at",
+    "Unable to handle kernel",
+    "Internal error: Oops",
+    "Oops: ",
+)
+#: These show a place as well, and nothing was stopped there; or an earlier report ends here.
+_NO_OOPS = ("WARNING: ", "soft lockup", "hard LOCKUP", "---[ end trace")
+_OOPS_LINES = 60
+#: Joins the two; the kernel itself does not print it.
+_AT = ", stopped at "
+
 #: The first row with a phrase that is found names the kind. Phrases instead of patterns: 18 patterns
 #: cost 3 ms of CPU at import.
 _KINDS: tuple[tuple[MessageKind, tuple[str, ...]], ...] = (
     ("xid", ("NVRM: Xid (",)),
     ("sxid", (": SXid (",)),
+    ("oops", (_AT,)),
     ("api_mismatch", ("API mismatch",)),
     ("open_modules_required", ("requires use of the NVIDIA open kernel modules",)),
     ("legacy_gpu", ("Legacy drivers",)),
@@ -96,6 +119,7 @@ _KINDS: tuple[tuple[MessageKind, tuple[str, ...]], ...] = (
     ("module_symbol", ("Unknown symbol", "disagrees about version of symbol", "version magic")),
     ("loading", ("NVRM: loading NVIDIA",)),
     ("uvm", ("nvidia-uvm", "nvidia_uvm", "UVM")),
+    ("sleep", ("PM: suspend exit", "ibernation exit")),
 )
 _BAR = pattern(r"\bBAR ?\d+ is ")
 #: The kernel's own words, Debian's, and the driver's; other drivers load from `nvidia/CHIP/` instead.
@@ -131,7 +155,7 @@ def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
     """
     lines = text[-_LOG_MAX:].splitlines()
     margin, is_open = _margin_of(lines), False
-    for line in lines:
+    for number, line in enumerate(lines):
         is_deeper = margin is not None and len(line) - len(line.lstrip()) > margin
         if not any(phrase in line for phrase in _RELEVANT):
             is_open = is_open and is_deeper
@@ -141,9 +165,25 @@ def _lines(text: str) -> Iterator[tuple[float | None, str, bool]]:
                 yield None, line.rstrip()[:_TEXT_MAX], False
             continue
         seconds, message, has_prefix = _parted(line)
+        if "+0x" in message and (oops := _oops(lines, number, message)):
+            message = oops
         is_open = message.startswith("NVRM:") and message[5:].lstrip().startswith(_HEADS)
         if has_prefix or _is_bare(line):
             yield seconds, message.rstrip()[:_TEXT_MAX], has_prefix
+
+
+def _oops(lines: list[str], number: int, message: str) -> str:
+    """A fault of the kernel inside the driver, its first line and the place; empty for any other line."""
+    place = _STOPPED_IN.match(message)
+    if place is None:
+        return ""
+    head = ""
+    for line in reversed(lines[max(0, number - _OOPS_LINES) : number]):
+        if any(phrase in line for phrase in _NO_OOPS):
+            break
+        said = _parted(line)[1].strip()
+        head = said if said.startswith(_OOPS) else head
+    return f"{head[:300]}{_AT}{place.group(1).strip()}" if head else ""
 
 
 def _margin_of(lines: list[str]) -> int | None:

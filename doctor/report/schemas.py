@@ -14,6 +14,7 @@ from doctor.core.explain import EXPLAIN_SCHEMA, ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
+from doctor.core.stages import VARIABLES_SCHEMA, Variables
 from doctor.core.versions import Version
 
 __all__ = ["DOCUMENTS", "schema", "schema_files"]
@@ -29,6 +30,7 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     WHY_SCHEMA: WhyReport,
     EXPLAIN_SCHEMA: ExplainReport,
     DIFF_SCHEMA: MatrixDiff,
+    VARIABLES_SCHEMA: Variables,
 }
 
 _FOLDER = Path(__file__).resolve().parent.parent / "schemas"

@@ -137,8 +137,9 @@ def _chain(links: Iterable[Because], sources: _Sources) -> list[str]:
 def _stack(report: StackReport) -> list[str]:
     lines = []
     width = max(map(len, report.components))
+    room = max(13, *(len(version) + 2 for version in report.components.values()))
     for name, version in sorted(report.components.items(), key=_place):
-        head = f"  {name:<{width}}  {version:<13}"
+        head = f"  {name:<{width}}  {version:<{room}}"
         why = _reasons_of(report, name)
         lines += _para(why, head, " " * len(head)) if why else [head.rstrip()]
     if report.also:

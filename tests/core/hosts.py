@@ -47,7 +47,7 @@ from doctor.core.host import (
 )
 from doctor.core.host_container import Containers
 from doctor.core.host_fabric import Fabric
-from doctor.core.host_machine import Machine
+from doctor.core.host_machine import Machine, NumaNode
 from doctor.core.host_network import Network
 from doctor.core.judge import judge
 from doctor.core.matrix import Matrix
@@ -425,6 +425,27 @@ def healthy() -> Host:
         driver=_driver(),
         cuda=Cuda(probe=known_of(working_probe()), probe_caller=NOT_THERE, toolkits=known_of((toolkit,))),
         packages=known_of(driver_packages()),
+        machine=_machine(),
+    )
+
+
+def _machine() -> Machine:
+    return Machine(
+        chassis=known_of("server"),
+        other_displays=known_of(()),
+        governors=known_of({"performance": 64}),
+        numa_nodes=known_of((NumaNode(index=0, cpus="0-63", memory_bytes=512 * GIB),)),
+        numa_balancing=known_of(value=False),
+        clock_synchronised=known_of(value=True),
+        clocksource=known_of("tsc"),
+        cgroup_memory_limit_bytes=NOT_THERE,
+        oom_kills=known_of(()),
+        pcie_errors=known_of({}),
+        repositories=known_of(()),
+        module_streams=NOT_THERE,
+        package_locks=known_of(()),
+        enrolled_keys=NOT_THERE,
+        pending_keys=known_of(()),
     )
 
 

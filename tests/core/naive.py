@@ -217,7 +217,8 @@ def _driver(edition: Edition, machine: Machine, stack: dict[str, str]) -> Iterat
 def _by_product(machine: Machine, product: Any, stack: dict[str, str]) -> Iterator[str]:
     if product and product.min_driver and numbers(stack["driver"]) < numbers(product.min_driver.raw):
         yield f"{product.product} needs {product.min_driver}"
-    needs_manager = product is not None and product.needs_fabric_manager and machine.count > 1
+    is_local = product is not None and product.fabric != "rack"
+    needs_manager = is_local and product.needs_fabric_manager and machine.count > 1
     if needs_manager and "fabric-manager" not in stack:
         yield "no fabric manager"
     for name in ("fabric-manager", "imex"):

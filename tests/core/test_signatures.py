@@ -156,6 +156,7 @@ REFUSED = {
     "lazy": (r"abcd.{0,9}?e", "lazy"),
     "flags": (r"(?i)abcd", "flags"),
     "beyond ASCII": ("couldn\u2019t", "ASCII"),
+    "a line end": (r"abcd[^\n]{0,9}e", "line end"),
     "not a pattern": (r"abcd(", "not a regular expression"),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.base import DEPENDENCIES, ensure_base, ensure_dependencies
@@ -40,11 +41,11 @@ def main() -> int:
     if asked.command == "deps":
         ensure_dependencies(*asked.group)
     elif asked.command == "base":
-        _build()
+        _build(SYSTEMS)
     elif asked.command == "run":
         enter([a for i, a in enumerate(asked.argv) if (i, a) != (0, "--")])
     elif not is_inside():
-        _build()
+        _build(sorted({word.rpartition("=")[2] for word in asked.hosts}))
         enter([sys.executable, "-m", "tests.lab", *sys.argv[1:]])
     else:
         from tests.lab.shell import up as start
@@ -53,16 +54,16 @@ def main() -> int:
     return 0
 
 
-def _build() -> None:
+def _build(systems: Sequence[str]) -> None:
     """Outside, where the package registry answers."""
     from tests.lab.personality import ensure_layer
     from tests.lab.repository import ensure_repositories
 
     ensure_dependencies("hosts")
     ensure_base()
-    for system in SYSTEMS:
+    for system in systems:
         ensure_layer(system)
-    ensure_repositories()
+    ensure_repositories(systems)
 
 
 if __name__ == "__main__":

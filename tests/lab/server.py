@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,8 +26,8 @@ Fault = Literal["missing", "cut", "hang", "error"]
 class Server:
     """HTTP on 80 and HTTPS on 443 of the bridge's address."""
 
-    def __init__(self, folder: Path, authority: Authority, address: str) -> None:
-        self.folder = folder
+    def __init__(self, folders: Sequence[Path], authority: Authority, address: str) -> None:
+        self.folders = tuple(folders)
         self.authority = authority
         self.requests: list[str] = []
         self.faults: dict[str, Fault] = {}
@@ -58,7 +59,7 @@ class Server:
 
     def find(self, where: str) -> Path | None:
         """The file for `HOST/PATH`, from the test's own folder first."""
-        for top in (self.overlay, self.folder):
+        for top in (self.overlay, *self.folders):
             if top is not None and (top / where).is_file():
                 return top / where
         return None

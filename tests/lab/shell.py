@@ -25,9 +25,9 @@ The hosts end with this shell.
 
 def up(wanted: Sequence[str], cards: Sequence[str], *, secure_boot: bool, command: str | None) -> int:
     """Boot `[NAME=]SYSTEM` each, then a shell or `command`; its exit code."""
-    repositories = ensure_repositories()
+    repositories = ensure_repositories(sorted({w.rpartition("=")[2] for w in wanted}))
     lab = Lab(repositories.authority)
-    server = Server(repositories.folder, repositories.authority, BRIDGE_ADDRESS)
+    server = Server(repositories.folders, repositories.authority, BRIDGE_ADDRESS)
     try:
         for number, word in enumerate(wanted):
             name, _, system = word.rpartition("=")

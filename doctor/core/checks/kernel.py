@@ -12,6 +12,7 @@ from doctor.core.claims.modules import (
     is_enrolled,
     modprobe_missed,
     module_loaded,
+    modules_lie_elsewhere,
     secure_boot_enabled,
     signature_blocks,
 )
@@ -51,6 +52,9 @@ def module_on_disk(case: Case) -> Iterator[Outcome]:
         yield unknown("no file was found; whether the module is loaded was not read", wanted=wanted)
     elif not isinstance(case.host.kernel.installed, Known):
         yield unknown("`/lib/modules` was not read", wanted=wanted, why=(case.host.kernel.installed.detail,))
+    elif modules_lie_elsewhere(case):
+        why = ("`/lib/modules` holds nothing of the running kernel: its modules lie elsewhere",)
+        yield unknown("no file was found", wanted=wanted, why=why)
     elif kernel is None or isinstance(kernel.nvidia_modules, Known):
         others = [k.release for k in case.host.kernel.installed.value if nvidia_file(k)]
         why = (f"it is there for {', '.join(others)}",) if others else ("no installed kernel has one",)
@@ -169,6 +173,7 @@ _FATAL = (
     "probe_failed",
     "module_signature_rejected",
     "module_symbol",
+    "oops",
 )
 
 
@@ -207,7 +212,12 @@ def _message_outcome(case: Case, message: KernelMessage) -> Outcome:
 
 
 def _why_harmless(case: Case, message: KernelMessage) -> str:
-    """What shows that nothing follows from a message; empty when nothing does."""
+    """What shows that nothing follows from a message; empty when nothing does.
+
+    After an oops locks may be held for good and counts be wrong, whatever answers still.
+    """
+    if message.kind == "oops":
+        return ""
     if message.kind == "module_signature_rejected" and module_loaded(case).holds:
         return "`nvidia` is loaded"
     if message.gpu in working_gpus(case):

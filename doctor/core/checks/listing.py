@@ -9,7 +9,7 @@ from doctor.core.checks.applies import on_gpu_host, on_own_kernel, with_module
 from doctor.core.claims.listed import (
     HANDED_OVER,
     NOUVEAU,
-    REFUSALS,
+    down_by_log,
     excluded_by_option,
     is_beside,
     why_hidden,
@@ -19,7 +19,6 @@ from doctor.core.views import (
     card_name,
     cut_short,
     log_is_whole,
-    messages,
     named_in,
     names_gpu,
     report,
@@ -57,12 +56,11 @@ def is_table(case: Case, answered: GpuReport) -> bool:
 
 def _compare_with_log(case: Case, answered: GpuReport, why: Absent) -> Iterator[Outcome]:
     """Where the bus was not read: what the driver calls lost, what the kernel refused or could not start."""
-    working = working_gpus(case)
     errors = {address: error for error in answered.device_errors for address in named_in(error)}
-    said = {m.gpu: m.text for m in messages(case, "init_failed", "firmware_missing", *REFUSALS) if m.gpu}
+    said = down_by_log(case)
     for address in sorted(errors):
         yield _named_outcome(errors[address], address, "it works")
-    for address in sorted(set(said) - working - set(errors)):
+    for address in sorted(set(said) - set(errors)):
         yield failed(_NOT_LISTED, subject=address, wanted="it starts", why=(said[address],))
     for error in answered.device_errors:
         if not named_in(error) and "lost" in error.lower():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, passed, skipped, warned
 from doctor.core.checks.applies import on_own_kernel
-from doctor.core.claims.setup import duplicate_entries, keyless_entries, lock_held
+from doctor.core.claims.setup import duplicate_entries, entries_of_unread_keys, keyless_entries, lock_held
 from doctor.core.host import known
 from doctor.core.pattern import pattern
 from doctor.core.views import driver_major
@@ -41,7 +41,10 @@ def repository_keys(case: Case) -> Iterator[Outcome]:
         yield warned(entry, subject=entry.split("`")[1], wanted="the keyring on disk", why=why)
     if not found:
         told = [e for e in known(case.host.machine.repositories) or () if e.key_present is not None]
-        yield passed("each one is there") if told else skipped("no entry names a keyring")
+        unread = entries_of_unread_keys(case)
+        why = (f"of `{unread[0]}` the keys of the whole system count, which were not read",) if unread else ()
+        words = "each keyring that an entry names is there"
+        yield passed(words, why=why) if told else skipped("no entry names a keyring")
 
 
 @check("system.package_lock", "package manager free", needs=("machine.package_locks",), applies=_HERE)

@@ -42,7 +42,7 @@ from doctor.core.claims.container import (
     toolkit_parts_differ,
 )
 from doctor.core.claims.engine import ENGINE_CLAIMS
-from doctor.core.claims.events import gpu_hung, known_bug_shows, nvlink_fatal, power_unsound
+from doctor.core.claims.events import gpu_hung, known_bug_shows, module_oops, nvlink_fatal, power_unsound
 from doctor.core.claims.fabric import (
     fabric_in_question,
     fabric_manager_differs,
@@ -102,7 +102,9 @@ from doctor.core.claims.running import (
     updates_unfenced,
     userspace_missing,
     uvm_loaded,
+    uvm_lost_in_sleep,
     uvm_not_ready,
+    uvm_unfit,
 )
 from doctor.core.claims.setup import (
     clocks_stuck,
@@ -177,6 +179,8 @@ CLAIMS: dict[str, Claim] = {
     "cuinit_not_ready": cuinit_is(802),
     "uvm_loaded": uvm_loaded,
     "uvm_not_ready": uvm_not_ready,
+    "uvm_lost_in_sleep": uvm_lost_in_sleep,
+    "uvm_unfit": uvm_unfit,
     "hmm_enabled": hmm_enabled,
     "device_nodes_missing": device_nodes_missing,
     "libcuda_is_compat": libcuda_is_compat,
@@ -215,6 +219,7 @@ CLAIMS: dict[str, Claim] = {
     "gpu_hung": gpu_hung,
     "nvlink_fatal": nvlink_fatal,
     "known_bug_shows": known_bug_shows,
+    "module_oops": module_oops,
     "power_unsound": power_unsound,
     "laptop_power_off": laptop_power_off,
     "compute_prohibited": compute_prohibited,

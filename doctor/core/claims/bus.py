@@ -104,6 +104,10 @@ def bar_fault(case: Case, device: PciDevice) -> str:
 def bar_unmapped(case: Case) -> Claimed:
     """A card that the driver does not list has a memory window without an address."""
     working = working_gpus(case)
+    if not isinstance(case.host.pci, Known):
+        named = (m for m in messages(case, "bar") if m.text.startswith("NVRM") and m.gpu)
+        down = next((m for m in named if m.gpu not in working), None)
+        return yes(f"kernel: {down.text}") if down is not None else UNTOLD
     idle = [d for d in case.host.gpus_on_bus if d.address not in working and not is_beside(case, d)]
     faults = [f"{d.address}: {fault}" for d in idle if (fault := bar_fault(case, d))]
     if faults:

@@ -6,6 +6,7 @@ from doctor.core.check import Case
 from doctor.core.claims.bus import gpu_fallen
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, clock_limit, no, yes
 from doctor.core.claims.listed import HANDED_OVER
+from doctor.core.claims.stack import unfit_cards
 from doctor.core.host import Sxid, known
 from doctor.core.rows.xid import DriverBug
 from doctor.core.views import log_is_whole, messages, report, working_gpus, xid_counts
@@ -27,7 +28,8 @@ def events_of(*kinds: str) -> Claim:
     """A claim that the first open event of some GPU is of these kinds, and fails or leaves it in doubt."""
 
     def claim(case: Case) -> Claimed:
-        event = first_open(case, *kinds)
+        unfit = unfit_cards(case)
+        event = first_open(case, *kinds, besides=unfit)
         if event and not is_others(case, event.gpu):
             # Where the text's own word decides, the text is what to show.
             words = event.text if event.row and event.row.is_by_word else shown(event)
@@ -74,11 +76,28 @@ def known_bug(case: Case) -> tuple[DriverBug, str] | None:
         flavour = known(case.host.driver.flavour)
         if bug.flavour and flavour is not None and flavour != bug.flavour:
             continue
-        for burst in bursts(case):
-            for event in burst.events:
-                if event.code in bug.xids and event.is_open:
-                    return bug, f"{event.gpu or 'a GPU'}: {event.text}"
+        if sign := _sign_of(case, bug):
+            return bug, sign
     return None
+
+
+def _sign_of(case: Case, bug: DriverBug) -> str:
+    """What the log of this boot has of a known fault; empty when nothing."""
+    for burst in bursts(case):
+        for event in burst.events:
+            if event.code in bug.xids and event.is_open:
+                return f"{event.gpu or 'a GPU'}: {event.text}"
+    said = messages(case, "oops") if bug.functions else ()
+    named = (m for m in said if any(f" {name}+0x" in m.text for name in bug.functions))
+    return next((f"kernel: {m.text}" for m in named), "")
+
+
+def module_oops(case: Case) -> Claimed:
+    """The kernel stopped in this boot over a fault of its own inside one of the driver's modules."""
+    message = next(messages(case, "oops"), None)
+    if message is not None:
+        return yes(f"kernel: {message.text}")
+    return no() if log_is_whole(case) else UNTOLD
 
 
 def known_bug_shows(case: Case) -> Claimed:
@@ -92,10 +111,11 @@ def known_bug_shows(case: Case) -> Claimed:
         return yes(f"driver {driver}: {bug.title}, mended in {fixed or 'a later branch'}; {sign}")
     bugs = case.matrix.driver_bugs(driver) if driver else case.matrix.edition.driver_bugs
     signs = {code for bug in bugs for code in bug.xids}
+    has_signs = bool(signs) or any(bug.functions for bug in bugs)
     was_logged = any(event.code in signs for burst in bursts(case) for event in burst.events)
-    if driver is None and was_logged:
+    if driver is None and (was_logged or module_oops(case).holds):
         return UNTOLD
-    return no() if not signs or log_is_whole(case) or was_logged else UNTOLD
+    return no() if not has_signs or log_is_whole(case) or was_logged else UNTOLD
 
 
 #: Receiver and other link errors of a card whose supply or seat is unsound; a few are usual at any start.

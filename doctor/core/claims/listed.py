@@ -10,7 +10,7 @@ from doctor.core.host import GpuReport, KernelMessage, PciDevice, known
 from doctor.core.pattern import pattern
 from doctor.core.views import messages, report, working_gpus, xid_counts
 
-__all__ = ["HANDED_OVER", "NOUVEAU", "REFUSALS", "excluded_by_option", "faults_of", "is_beside", "why_hidden"]
+__all__ = ["HANDED_OVER", "NOUVEAU", "REFUSALS", "down_by_log", "excluded_by_option", "faults_of", "is_beside", "why_hidden"]
 
 #: Drivers that hold a GPU for a virtual machine; the host itself does not use it then.
 HANDED_OVER = frozenset(
@@ -43,6 +43,20 @@ def faults_of(case: Case, device: PciDevice) -> Iterator[KernelMessage]:
         is_nameless = not message.gpu and message.text.startswith("NVRM")
         if message.gpu == device.address or is_nameless:
             yield message
+
+
+def down_by_log(case: Case) -> dict[str, str]:
+    """Cards that the driver does not list and would not or could not start in this boot, by its own words.
+
+    For where the bus was not read: what the driver said there is the only list of cards that should be there.
+    """
+    kinds = ("init_failed", "firmware_missing", "bar", *REFUSALS)
+    working, said = working_gpus(case), dict[str, str]()
+    for message in messages(case, *kinds):
+        is_drivers = message.kind != "bar" or message.text.startswith("NVRM")
+        if message.gpu and is_drivers and message.gpu not in working:
+            said[message.gpu] = message.text
+    return said
 
 
 def is_beside(case: Case, device: PciDevice) -> bool:

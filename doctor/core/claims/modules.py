@@ -60,12 +60,23 @@ def module_on_disk(case: Case) -> Claimed:
     said = modprobe_missed(case)
     if kernel is None:
         is_read = bool(release) and isinstance(case.host.kernel.installed, Known)
-        return no(said) if is_read or said else UNTOLD
+        return no(said) if said or (is_read and not modules_lie_elsewhere(case)) else UNTOLD
     if not isinstance(kernel.nvidia_modules, Known):
         return no(said) if said else UNTOLD
     found = nvidia_file(kernel)
     version = f" {found.version}" if found and found.version else ""
     return either(found is not None, f"`nvidia`{version} is on disk for {kernel.release}")
+
+
+def modules_lie_elsewhere(case: Case) -> bool:
+    """Whether `/lib/modules` proves nothing: it holds nothing at all, or not the kernel whose driver spoke.
+
+    NixOS keeps modules in `/run/current-system/kernel-modules`.
+    """
+    kernels = known(case.host.kernel.installed)
+    if kernels is None or running_kernel(case) is not None:
+        return False
+    return not kernels or has_spoken(case)
 
 
 def module_for_other_kernel(case: Case) -> Claimed:
@@ -79,6 +90,8 @@ def module_for_other_kernel(case: Case) -> Claimed:
 def module_nowhere(case: Case) -> Claimed:
     kernels = known(case.host.kernel.installed)
     if kernels is None or any(not isinstance(k.nvidia_modules, Known) for k in kernels):
+        return UNTOLD
+    if modules_lie_elsewhere(case) and not modprobe_missed(case):
         return UNTOLD
     return either(not any(nvidia_file(k) for k in kernels), "no kernel has an `nvidia` module on disk")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from doctor.core.check import Case
 from doctor.core.claims.claimed import UNTOLD, Claim, Claimed, either, no, yes
-from doctor.core.claims.listed import HANDED_OVER, is_beside, why_hidden
+from doctor.core.claims.listed import HANDED_OVER, down_by_log, is_beside, why_hidden
 from doctor.core.host import DeviceNode, GpuReport, Known, is_not_there, is_untold, known
 from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
@@ -17,7 +17,7 @@ from doctor.core.views import (
     report,
     working_gpus,
 )
-from doctor.core.xids import is_action
+from doctor.core.xids import is_action, loaded_since, running_log
 
 #: What dnf's versionlock may put before a name.
 _EPOCH = pattern(r"^\d+:")
@@ -88,6 +88,34 @@ def uvm_not_ready(case: Case) -> Claimed:
     if node.holds is False:
         return yes("`/dev/nvidia-uvm` does not exist")
     return no() if module.holds and node.holds else UNTOLD
+
+
+#: What nvidia_uvm says when it is loaded.
+_UVM_LOADS = "Loaded the UVM driver"
+
+
+def uvm_lost_in_sleep(case: Case) -> Claimed:
+    """Everything is in place, and cuInit fails of unknown cause, on a machine that has slept since the load.
+
+    nvidia_uvm does not always survive suspend; loaded anew it works (pytorch issue 43281, pop-os
+    default-settings pull request 64). Error 999 has other causes where the machine was awake.
+    """
+    said, log = cuinit_is(999)(case), running_log(case)
+    if said.holds is not True or uvm_not_ready(case).holds is not False:
+        return no() if said.holds is False or uvm_not_ready(case).holds else UNTOLD
+    since = loaded_since(log) if log else ()
+    sleeps = [n for n, message in enumerate(since) if message.kind == "sleep"]
+    if sleeps and not any(_UVM_LOADS in message.text for message in since[sleeps[-1] :]):
+        return yes(f"{said.because}, and the machine has slept since: kernel: {since[sleeps[-1]].text}")
+    return no() if log is not None else UNTOLD
+
+
+def uvm_unfit(case: Case) -> Claimed:
+    """nvidia_uvm is not ready, or has not come back from sleep."""
+    missing, lost = uvm_not_ready(case), uvm_lost_in_sleep(case)
+    if missing.holds or lost.holds:
+        return missing if missing.holds else lost
+    return no() if missing.holds is False and lost.holds is False else UNTOLD
 
 
 def hmm_enabled(case: Case) -> Claimed:
@@ -294,6 +322,8 @@ def _missing(case: Case, answered: GpuReport) -> tuple[list[str], bool]:
     """
     if case.virtualisation == "container":
         return [], False
+    if not isinstance(case.host.pci, Known):
+        return sorted(down_by_log(case)), False
     listed = working_gpus(case)
     ours = [d for d in case.host.gpus_on_bus if d.driver not in HANDED_OVER and d.address not in listed]
     ours = [d for d in ours if not is_beside(case, d)]

@@ -7,7 +7,13 @@ import re
 from doctor.core.check import Case
 from doctor.core.claims.bus import is_asleep
 from doctor.core.claims.claimed import UNTOLD, Claimed, no, yes
-from doctor.core.claims.modules import dkms_registered, headers_missing
+from doctor.core.claims.fabric import fabric_kind
+from doctor.core.claims.modules import (
+    dkms_registered,
+    driver_packages_installed,
+    headers_missing,
+    module_blacklisted,
+)
 from doctor.core.host import Gpu, KernelMessage, Known, Package, known
 from doctor.core.pattern import pattern
 from doctor.core.views import DRIVER_PACKAGE, card_name, messages, report, working_gpus
@@ -33,7 +39,7 @@ def laptop_power_off(case: Case) -> Claimed:
     idle = [device for device in case.host.gpus_on_bus if device.address not in working]
     if is_laptop(case) is None:
         was_read = isinstance(case.host.pci, Known) or isinstance(case.host.kernel.logs, Known)
-        is_sign = any(map(is_asleep, idle)) or _power_message(case, "") is not None
+        is_sign = any(map(is_asleep, idle)) or _power_message(case, "") is not None or bool(_taken_off(case))
         return UNTOLD if is_sign or not was_read else no()
     if not is_laptop(case):
         return no()
@@ -45,7 +51,21 @@ def laptop_power_off(case: Case) -> Claimed:
             return yes(f"{device.address} of this laptop: {said.text}")
     if not case.host.gpus_on_bus and (said := _power_message(case, "")):
         return yes(f"this is a laptop, and the kernel said: {said.text}")
+    if removed := _taken_off(case):
+        return yes(f"this is a laptop whose GPU is not on the bus, and {removed}")
     return no()
+
+
+def _taken_off(case: Case) -> str:
+    """What shows that a tool for hybrid graphics took the GPU off the bus; empty when nothing does.
+
+    EnvyControl, supergfxctl and `prime-select intel` keep the installed driver from being loaded, and remove
+    the card by a udev rule or by ACPI (envycontrol issue 198).
+    """
+    if not isinstance(case.host.pci, Known) or case.host.gpus_on_bus:
+        return ""
+    blacklisted, installed = module_blacklisted(case), driver_packages_installed(case)
+    return f"{blacklisted.because}; {installed.because}" if blacklisted.holds and installed.holds else ""
 
 
 def _power_message(case: Case, address: str) -> KernelMessage | None:
@@ -158,10 +178,16 @@ def vendor_of(origin: str) -> str:
     return ".".join(found.group(1).lower().split(".")[-2:]) if found else origin.strip().lower()
 
 
+#: Where the GPUs need them, they must have the driver's very version: another repository's fall behind it.
+_TIED = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-imex", "libnvidia-nscq")
+
+
 def driver_vendors(case: Case) -> dict[str, str]:
-    """Vendor -> one of its packages of the driver."""
+    """Vendor -> one of its packages of the driver, or of what the fabric here needs at the driver's version."""
     packages = known(case.host.packages)
-    mine = [p for p in (packages.installed if packages else ()) if DRIVER_PACKAGE.match(p.name) and p.origin]
+    named = [p for p in (packages.installed if packages else ()) if p.origin]
+    tied = _TIED if fabric_kind(case) in ("switch", "nvlink5") else ()
+    mine = [p for p in named if DRIVER_PACKAGE.match(p.name) or p.name.startswith(tied)]
     return {vendor_of(p.origin): p.name for p in reversed(mine)}
 
 
@@ -218,11 +244,22 @@ def keyless_entries(case: Case) -> tuple[str, ...]:
     )
 
 
+def entries_of_unread_keys(case: Case) -> tuple[str, ...]:
+    """Files of entries of the GPU stack whose key nobody looked for: apt's common keyrings, rpm's database."""
+    return tuple(
+        entry.file
+        for entry in known(case.host.machine.repositories) or ()
+        if entry.is_enabled and entry.key_present is None and is_of_stack(f"{entry.uri} {entry.name}")
+    )
+
+
 def key_missing(case: Case) -> Claimed:
     if known(case.host.machine.repositories) is None:
         return UNTOLD
     found = keyless_entries(case)
-    return yes(found[0]) if found else no()
+    if found:
+        return yes(found[0])
+    return UNTOLD if entries_of_unread_keys(case) else no()
 
 
 def lock_held(case: Case) -> Claimed:

@@ -104,6 +104,9 @@ def flavour_proprietary(case: Case) -> Claimed:
     return _flavour(case, "proprietary")
 
 
+_FLAVOURS = (("open", flavour_open), ("proprietary", flavour_proprietary))
+
+
 def _flavour(case: Case, wanted: str) -> Claimed:
     flavour = known(case.host.driver.flavour)
     if flavour is None:
@@ -203,6 +206,25 @@ def toolkit_needs_newer_driver(case: Case) -> Claimed:
         if row is not None and toolkit.is_default and driver < row.driver_floor:
             return yes(f"CUDA {toolkit.version} needs driver {row.driver_floor} or newer; it is {driver}")
     return no()
+
+
+def unfit_cards(case: Case) -> frozenset[str]:
+    """Cards that the loaded modules do not drive, and do not list: what they report follows from that.
+
+    By their flavour or their branch. Where GB10 meets the proprietary modules it reports Xid 169, and no
+    card hangs (start-technologies pull request 3693).
+    """
+    running = {flavour for flavour, runs in _FLAVOURS if runs(case).holds}
+    major, cards = driver_major(case), set[str]()
+    for device in _in_question(case):
+        refused = {"required": "proprietary", "unsupported": "open"}.get(
+            case.matrix.open_module(device.device_id) or ""
+        )
+        first, last = case.matrix.branches_for(device.device_id)
+        is_outside = major is not None and ((first or 0) > major or (last or major) < major)
+        if refused in running or is_outside:
+            cards.add(device.address)
+    return frozenset(cards)
 
 
 def half_upgraded(case: Case) -> Claimed:

@@ -27,6 +27,9 @@ _STATE = {
 #: What must still hold when everything is done.
 _LASTING = ("module_on_disk", "module_loaded", "not_loaded", "service_active")
 
+#: What other programs have packages of, too: of these, undo keeps only what the plan names.
+_COMMON = ("tools", "headers", "compiler", "mpi")
+
 
 def lower(ground: Ground) -> Variables:
     """The variables of a playbook run. Raises UsageError where `packages.yaml` has no row for something.
@@ -113,9 +116,8 @@ def _capsule(ground: Ground, stages: tuple[Stage, ...]) -> CapsuleSpec:
             if repository.key is not None:
                 files.add(repository.key.keyring)
     kind = ground.catalogue.kind
-    families = (row for row in ground.matrix.edition.package_families if row.kind == kind)
+    rows = ground.matrix.edition.package_families
+    families = (row for row in rows if row.kind == kind and row.part not in _COMMON)
     names = {name for row in families for name in row.names if not name.startswith("!")}
     names.update(package.name for stage in stages for one in stage.packages for package in one.install)
     return CapsuleSpec(files=tuple(sorted(files)), package_patterns=tuple(sorted(names)))
-
-

@@ -84,10 +84,11 @@ def _pins(ground: Ground, lock: PackageSet | None) -> tuple[Pin, ...]:
 
 
 def _pinning(ground: Ground, lock: PackageSet | None) -> tuple[Transaction, ...]:
-    """Apt reads preferences before it resolves, so what brings them comes in a transaction of its own."""
-    if lock is None:
-        return ()
-    wanted = wanted_of(ground, lock, ground.driver) if lock.packages else ()
+    """Apt reads preferences before it resolves, so what brings them comes in a transaction of its own.
+
+    One of another branch, or of an origin that is no longer wanted, goes.
+    """
+    wanted = wanted_of(ground, lock, ground.driver) if lock and lock.packages else ()
     return transaction(
         ground, "pinning", wanted, why="the branch lock lies on disk before the driver is resolved"
     )
@@ -150,7 +151,7 @@ def fabric_parts(ground: Ground) -> tuple[Part, ...]:
 
 _UMAD = FileEntry(
     path="/etc/modules-load.d/mopt-nvlink5.conf",
-    content="# Written by mopt-doctor: the fabric manager reaches NVLink 5 switches through InfiniBand devices.\n"
+    content="# Written by mopt-doctor: the fabric manager reaches NVLink 5 switches through InfiniBand.\n"
     "ib_umad\n",
 )
 
@@ -163,7 +164,8 @@ def fabric(ground: Ground) -> Stage:
     verify: tuple[Verify, ...] = ()
     for part, row in sets.items():
         wanted = wanted_of(ground, row, ground.driver)
-        packages += transaction(ground, part, wanted, why=f"{row.id}, at the driver's version")
+        tied = "at the driver's version" if row.released_with else "which has versions of its own"
+        packages += transaction(ground, part, wanted, why=f"{part}, {tied}")
         verify += tuple(
             Verify(kind="package_version", subject=p.name, want=p.version, why="it refuses another driver")
             for p in wanted
@@ -173,7 +175,7 @@ def fabric(ground: Ground) -> Stage:
     units = tuple(dict.fromkeys(unit for row in sets.values() for unit in row.units))
     return Stage(
         id="fabric",
-        why=tuple(f"{part}: {row.id}" for part, row in sets.items()),
+        why=tuple(f"set `{row.id}`" for row in sets.values()),
         unlock=unlocked(ground, packages),
         packages=packages,
         files=(_UMAD,) if "nvlink5" in parts else (),

@@ -108,6 +108,17 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         following = known(self.host.kernel.next_release) or running
         return tuple(dict.fromkeys(release for release in (running, following) if release))
 
+    @property
+    def kernel_flavour(self) -> str:
+        """As Ubuntu's metapackages name it: `generic`, `generic-hwe-24.04`, `aws`."""
+        row = system_of(self.matrix, self.target.os)
+        match = re.search(r"-\d+-([a-z][a-z0-9-]*)$", self.kernels[0]) if self.kernels else None
+        if match is None or row is None:
+            return ""
+        is_later = Dotted(self.kernels[0]).parts[:2] > row.kernel.parts[:2]
+        hwe = f"-hwe-{row.system.rpartition('-')[2]}" if is_later and match.group(1) == "generic" else ""
+        return f"{match.group(1)}{hwe}"
+
     @cached_property
     def installed(self) -> dict[str, tuple[str, ...]] | None:
         """Package -> its versions; None where nobody read the package database."""
@@ -123,7 +134,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def held(self) -> tuple[str, ...]:
         """Names on hold, or patterns of version locks."""
         packages = known(self.host.packages)
-        return tuple(sorted(known(packages.holds) or ())) if packages else ()
+        holds = known(packages.holds) if packages else None
+        return tuple(sorted(holds or ()))
 
     @property
     def values(self) -> dict[str, str]:
@@ -133,4 +145,5 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             "branch": driver.partition(".")[0],
             "cuda_major": self.cuda.partition(".")[0],
             "driver_cuda_major": self.driver_cuda_major,
+            "kernel_flavour": self.kernel_flavour,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from doctor.core.lower.ground import Ground
-from doctor.core.lower.packages import transaction, unlocked, wanted_of
+from doctor.core.lower.packages import names_of, transaction, unlocked, wanted_of
 from doctor.core.rows.install import Part
 from doctor.core.stages import PackageVersion, Services, Stage, StageId, Transaction, Verify
 
@@ -71,7 +71,8 @@ def _stage(ground: Ground, stage: StageId, parts: tuple[Part, ...]) -> Stage:
         if not version:
             continue
         wanted = _wanted(ground, part, version)
-        packages += transaction(ground, part, wanted, why=f"{part} {version}")
+        beside = names_of(ground, ground.catalogue.set_of(part, version), version)
+        packages += transaction(ground, part, wanted, beside=beside, why=f"{part} {version}")
         verify += tuple(
             Verify(kind="package_version", subject=p.name, want=p.version) for p in wanted if p.version
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from doctor.core.host import NOT_COLLECTED, Fact, Host, Kernel, Known
 from doctor.core.target import Target
 
@@ -19,7 +21,7 @@ def _said(text: str) -> Fact[str]:
     return Known(value=text, origin=_ORIGIN) if text else NOT_COLLECTED
 
 
-def _secure_boot(target: Target) -> Fact:  # type: ignore[type-arg]
+def _secure_boot(target: Target) -> Fact[Literal["enabled", "disabled", "unsupported"]]:
     word = target.version("secure-boot")
     if not word:
         return NOT_COLLECTED

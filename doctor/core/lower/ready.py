@@ -24,7 +24,7 @@ from doctor.core.target import system_of
 from doctor.core.versions import Dotted
 from doctor.errors import UsageError
 
-__all__ = ["NOUVEAU", "bootstrap", "kernel", "release_path", "repositories", "repository_file"]
+__all__ = ["NOUVEAU", "bootstrap", "driver_set", "kernel", "repositories", "repository_file"]
 
 NOUVEAU = FileEntry(
     path="/etc/modprobe.d/mopt-nouveau.conf",
@@ -53,6 +53,7 @@ def bootstrap(ground: Ground) -> Stage:
 def repositories(ground: Ground, parts: frozenset[Part]) -> Stage:
     """Repositories of the parts in the stack; the driver's module stream, where there are streams."""
     rows = ground.catalogue.repositories_of(parts)
+    _refuse_unknown(ground)
     row = driver_set(ground) if ground.driver else None
     stream = filled(row.stream, ground.values) if row and row.stream else ""
     return Stage(
@@ -62,6 +63,16 @@ def repositories(ground: Ground, parts: frozenset[Part]) -> Stage:
         pins=tuple(_label_pin(row) for row in rows if row.label and row.priority is not None),
         streams=(Stream(module="nvidia-driver", stream=stream),) if stream else (),
     )
+
+
+def _refuse_unknown(ground: Ground) -> None:
+    """A name that no repository has here would silently change nothing."""
+    names = {row.name for row in ground.matrix.edition.repositories}
+    for option, given in (("--mirror", ground.choices.mirrors), ("--key", ground.choices.keys)):
+        for name in given:
+            if name not in names:
+                known_ones = ", ".join(sorted(names))
+                raise UsageError(f"`{option} {name}=…` names no repository", hints=(f"known: {known_ones}",))
 
 
 def driver_set(ground: Ground) -> PackageSet:
@@ -179,14 +190,14 @@ def _headers(ground: Ground) -> tuple[PackageVersion, ...]:
     found = [
         package
         for release in ground.kernels
-        for package in wanted_of(ground, row, "", kernel=release, kernel_package=release_path(release))
+        for package in wanted_of(ground, row, "", kernel=release, kernel_package=_package_version(release))
     ]
     return tuple(dict.fromkeys(found))
 
 
-def release_path(release: str) -> str:
+def _package_version(release: str) -> str:
     """The package version of an Enterprise Linux kernel: `5.14.0-611.el9_7` of its release."""
-    return re.sub(r"\.(?:x86_64|aarch64)(?:\+64k)?$", "", release)
+    return re.sub(r"\.(?:x86_64|aarch64)$", "", release)
 
 
 def _spec(package: PackageVersion) -> str:

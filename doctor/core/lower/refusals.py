@@ -10,16 +10,18 @@ import re
 from collections.abc import Iterator
 
 from doctor.core.claims.setup import vendor_of
-from doctor.core.host import is_not_there, known
+from doctor.core.host import Host, is_not_there, known
 from doctor.core.lower.catalogue import fits
 from doctor.core.lower.ground import Ground
+from doctor.core.lower.ready import driver_set
+from doctor.core.matrix import Matrix
 from doctor.core.rows.install import ForeignPackage
 from doctor.core.stages import Refusal
 
-__all__ = ["KEY_WORDS", "refusals"]
+__all__ = ["installed_origins", "is_key_enrolled", "refusals"]
 
 #: In the subject of a machine owner key: Ubuntu's own, and that of upstream's dkms.
-KEY_WORDS = ("secure boot module signature key", "dkms module signing key")
+_KEY_WORDS = ("secure boot module signature key", "dkms module signing key")
 
 
 def refusals(ground: Ground) -> tuple[Refusal, ...]:
@@ -33,6 +35,7 @@ def refusals(ground: Ground) -> tuple[Refusal, ...]:
         *_runfile(ground),
         *_foreign(ground),
         *_origins(ground),
+        *_kernel(ground),
     ]
     if not found:
         found += _signature(ground)
@@ -57,7 +60,7 @@ def _place(ground: Ground) -> Iterator[Refusal]:
     if place is not None and place.kind == "container":
         yield Refusal(
             cause="plan.inside_container",
-            text=f"this is a container ({place.name or 'of an unknown kind'}): kernel and modules are the host's",
+            text=f"this is a container ({place.name or 'kind unknown'}): kernel and modules are the host's",
             way_out="plan on the host; inside, only the image's own CUDA and engine can be changed",
         )
 
@@ -89,12 +92,16 @@ def _containers(ground: Ground) -> Iterator[Refusal]:
     kubernetes = known(ground.host.containers.kubernetes)
     has_operator = kubernetes is not None and kubernetes.has_nvidia_operator
     if root or has_operator:
-        where = f"a driver container keeps its driver in `{root}`" if root else "the GPU Operator manages this node"
+        where = (
+            f"a driver container keeps its driver in `{root}`"
+            if root
+            else "the GPU Operator manages this node"
+        )
         yield Refusal(
             cause="container.driver_double_managed",
             text=f"{where}; a driver of the host beside it would fight with it for the modules",
-            way_out="change the driver's version in the operator's ClusterPolicy, or set `driver.enabled=false`"
-            " there, drain the node, and plan again",
+            way_out="change the driver's version in the operator's ClusterPolicy; or set"
+            " `driver.enabled=false` there, drain the node, and plan again",
         )
 
 
@@ -110,8 +117,9 @@ def _runfile(ground: Ground) -> Iterator[Refusal]:
     if stray:
         yield Refusal(
             cause="driver.mixed_install_sources",
-            text=f"no package owns `{sorted(stray)[0]}`: the driver was installed by a .run file or by hand",
-            way_out="take it away with its own `nvidia-uninstall --silent` while no module is loaded, then plan again",
+            text=f"no package owns `{min(stray)}`: the driver was installed by a .run file or by hand",
+            way_out="take it away with its own `nvidia-uninstall --silent` while no module is loaded,"
+            " then plan again",
         )
 
 
@@ -140,14 +148,14 @@ def _is_foreign(row: ForeignPackage, name: str, version: str, vendor: str) -> bo
 
 def _origins(ground: Ground) -> Iterator[Refusal]:
     """Driver packages of both origins, or of the other one."""
-    found = _origins_installed(ground)
+    found = {} if ground.choices.change_origin else installed_origins(ground.matrix, ground.host)
     if len(found) > 1:
         words = " and ".join(f"`{name}` is {origin}'s" for origin, name in sorted(found.items()))
         yield Refusal(
             cause="policy.mixed_repositories",
             text=f"packages of the driver come from two origins: {words}",
-            way_out="decide for one: `--change-origin` with `--origin nvidia` or `--origin canonical` replaces the"
-            " other's packages in one transaction",
+            way_out="decide for one: `--change-origin` with `--origin nvidia` or `--origin canonical`"
+            " replaces the other's packages in one transaction",
         )
         return
     wanted = "canonical" if ground.choices.origin == "canonical" else "nvidia"
@@ -156,19 +164,21 @@ def _origins(ground: Ground) -> Iterator[Refusal]:
         yield Refusal(
             cause="plan.origin_changes",
             text=f"`{name}` is {origin}'s, and the plan would take the driver from {wanted}",
-            way_out=f"`--origin {origin}` keeps to it; `--change-origin` replaces every package of the driver",
+            way_out=f"`--origin {origin}` keeps to it; `--change-origin` replaces each package of the driver",
         )
 
 
-def _origins_installed(ground: Ground) -> dict[str, str]:
+def installed_origins(matrix: Matrix, host: Host) -> dict[str, str]:
     """Origin -> one of its driver packages; what tells no origin is left out."""
-    packages = known(ground.host.packages)
-    family = ground.catalogue.family("driver") if ground.system else None
-    if packages is None or family is None or ground.choices.change_origin:
+    packages = known(host.packages)
+    if packages is None:
         return {}
+    kind = "deb" if packages.manager == "dpkg" else "rpm"
+    families = (row for row in matrix.edition.package_families if row.part == "driver" and row.kind == kind)
+    globs = next((row.names for row in families), ())
     found: dict[str, str] = {}
     for package in sorted(packages.installed, key=lambda one: one.name):
-        if not fits(package.name, family.names):
+        if not fits(package.name, globs):
             continue
         vendor = vendor_of(package.origin)
         if vendor == "ubuntu.com" or re.search(r"-server(?:-open)?$", package.name):
@@ -178,19 +188,32 @@ def _origins_installed(ground: Ground) -> dict[str, str]:
     return found
 
 
+def _kernel(ground: Ground) -> Iterator[Refusal]:
+    """Kernels whose headers are packages of another name: 64 KiB pages, real time."""
+    special = [release for release in ground.kernels if "+" in release]
+    if special and ground.driver:
+        yield Refusal(
+            cause="plan.kernel_of_another_kind",
+            text=f"the kernel {special[0]} has headers of another name, for which packages.yaml has no row",
+            way_out="boot the plain kernel of the system, or add a row of the part `headers` in an overlay",
+        )
+
+
 # --- signatures -----------------------------------------------------------------------------------
 
 
 def _signature(ground: Ground) -> Iterator[Refusal]:
     """Modules that are built here load under Secure Boot only with a key that a person enrolled."""
     host = ground.host
-    if not ground.driver or known(host.kernel.secure_boot) != "enabled" or not _builds(ground):
+    if not ground.driver or known(host.kernel.secure_boot) != "enabled" or not driver_set(ground).uses_dkms:
         return
-    if _is_trusted(ground):
+    if is_key_enrolled(host):
         return
     keys = known(host.machine.enrolled_keys)
-    said = "no key of dkms is enrolled" if keys is not None or is_not_there(host.machine.enrolled_keys) else (
-        "whether a key of dkms is enrolled was not read"
+    said = (
+        "no key of dkms is enrolled"
+        if keys is not None or is_not_there(host.machine.enrolled_keys)
+        else ("whether a key of dkms is enrolled was not read")
     )
     ubuntu = ground.catalogue.kind == "deb"
     other = "take Canonical's signed modules (`--origin canonical`), or " if ubuntu else ""
@@ -203,19 +226,13 @@ def _signature(ground: Ground) -> Iterator[Refusal]:
     )
 
 
-def _builds(ground: Ground) -> bool:
-    from doctor.core.lower.ready import driver_set
-
-    return driver_set(ground).uses_dkms
-
-
-def _is_trusted(ground: Ground) -> bool:
+def is_key_enrolled(host: Host) -> bool:
     """A key of dkms is enrolled; or a module that was built here is loaded now."""
-    keys = known(ground.host.machine.enrolled_keys) or ()
-    if any(word in key.casefold() for key in keys for word in KEY_WORDS):
+    keys = known(host.machine.enrolled_keys) or ()
+    if any(word in key.casefold() for key in keys for word in _KEY_WORDS):
         return True
-    running = known(ground.host.kernel.release)
-    kernels = known(ground.host.kernel.installed) or ()
+    running = known(host.kernel.release)
+    kernels = known(host.kernel.installed) or ()
     signers = (
         module.signer.casefold()
         for kernel in kernels
@@ -223,5 +240,5 @@ def _is_trusted(ground: Ground) -> bool:
         for module in known(kernel.nvidia_modules) or ()
         if module.name == "nvidia"
     )
-    is_loaded = known(ground.host.driver.kernel_version) is not None
-    return is_loaded and any(word in signer for signer in signers for word in KEY_WORDS)
+    is_loaded = known(host.driver.kernel_version) is not None
+    return is_loaded and any(word in signer for signer in signers for word in _KEY_WORDS)

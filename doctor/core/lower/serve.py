@@ -5,7 +5,7 @@ from __future__ import annotations
 from doctor.core.host import known
 from doctor.core.host_container import ContainerEngine
 from doctor.core.lower.ground import Ground
-from doctor.core.lower.packages import transaction, unlocked, wanted_of
+from doctor.core.lower.packages import names_of, transaction, unlocked, wanted_of
 from doctor.core.stages import (
     ContainerRuntime,
     EngineEnvironment,
@@ -50,7 +50,11 @@ def container(ground: Ground) -> Stage:
     row = ground.catalogue.set_of("container-toolkit", version)
     wanted = wanted_of(ground, row, version)
     packages = transaction(
-        ground, "container-toolkit", wanted, why=f"container toolkit {version}, as one set"
+        ground,
+        "container-toolkit",
+        wanted,
+        beside=names_of(ground, row, version),
+        why=f"container toolkit {version}, as one set",
     )
     runtimes = tuple(_RUNTIMES[name] for name in _engines(ground))
     return Stage(
@@ -74,7 +78,7 @@ def _engines(ground: Ground) -> tuple[str, ...]:
     if found is None:
         terms = {*ground.wanted, *(term.component for term in ground.target.have)}
         return tuple(engine for component, engine in _COMPONENTS.items() if component in terms)
-    names = {engine.name for engine in found}
+    names = frozenset[str](engine.name for engine in found)
     return tuple(
         engine.name
         for engine in sorted(found, key=lambda one: one.name)
@@ -82,7 +86,7 @@ def _engines(ground: Ground) -> tuple[str, ...]:
     )
 
 
-def _only_docker_uses(engine: ContainerEngine, names: set[str]) -> bool:
+def _only_docker_uses(engine: ContainerEngine, names: frozenset[str]) -> bool:
     """Docker's containerd has its `cri` plugin off: wiring it would change nothing."""
     if engine.name != "containerd" or "docker" not in names:
         return False
@@ -153,6 +157,9 @@ _BLACKLIST = (
     *("libnvonnxparsers", "tensorrt", "nvlsm", "datacenter-gpu-manager"),
 )
 
+#: Canonical builds modules one package a kernel: a kernel without its own boots without a driver.
+_KERNELS = ("linux-generic", "linux-image-", "linux-headers-", "linux-modules-")
+
 
 def lock(ground: Ground, stages: tuple[Stage, ...], pinned: frozenset[str]) -> Stage:
     """Nothing pulls user space from under the module: automatic updates pass it by, and the rest is held.
@@ -168,13 +175,14 @@ def lock(ground: Ground, stages: tuple[Stage, ...], pinned: frozenset[str]) -> S
             "automatic updates pass the stack by",
             *(("what no branch lock keeps is held",) if held else ()),
         ),
-        files=(_exclusions(),) if ground.catalogue.kind == "deb" else (),
+        files=(_exclusions(ground),) if ground.catalogue.kind == "deb" else (),
         hold=held,
     )
 
 
-def _exclusions() -> FileEntry:
-    lines = "".join(f'  "{word}";\n' for word in _BLACKLIST)
+def _exclusions(ground: Ground) -> FileEntry:
+    words = (*_BLACKLIST, *(_KERNELS if ground.choices.origin == "canonical" else ()))
+    lines = "".join(f'  "{word}";\n' for word in words)
     return FileEntry(
         path="/etc/apt/apt.conf.d/52mopt-stack",
         content="// Written by mopt-doctor: user space must not move under a loaded module.\n"

@@ -21,7 +21,7 @@ def relate_driver(model: Model) -> None:
         if kind.maker == "nvidia":
             _drives(model, kind, card)
             _targets(model, kind, card)
-            if kind.is_nvswitch:
+            if kind.is_nvswitch and not kind.is_rack:
                 _needs_fabric_manager(model, kind, card)
         else:
             _not_ours(model, kind, card)

@@ -87,10 +87,11 @@ class RepositoryRow(_Place, frozen=True, kw_only=True):
 class PackageSet(_Place, frozen=True, kw_only=True):
     """Packages that are installed together.
 
-    In names and globs `{branch}` is `580`, `{version}` the component's version as it is written,
-    `{major}` its first number, `{dashed}` `13-0`, `{cuda_major}` that of the stack's CUDA, `{driver_cuda_major}`
-    that of the highest CUDA of the driver, `{kernel}` a kernel release, `{kernel_package}` the version of its
-    packages (`5.14.0-611.el9_7`), `{compiler}` the major of a gcc.
+    In names and globs `{branch}` is `580`, `{version}` the component's version as it is written, `{major}`
+    its first number, `{dashed}` `13-0`, `{cuda_major}` that of the stack's CUDA, `{driver_cuda_major}` that
+    of the highest CUDA of the driver, `{kernel}` a kernel release, `{kernel_package}` the version of its
+    packages (`5.14.0-611.el9_7`), `{kernel_flavour}` as Ubuntu's metapackages name it (`generic-hwe-24.04`),
+    `{compiler}` the major of a gcc.
     """
 
     id: str

@@ -60,6 +60,8 @@ class DriverBug(Row, frozen=True, kw_only=True):
     ranges: tuple[DriverRange, ...]
     xids: tuple[int, ...] = ()
     """Xid codes by which it shows; one of them is enough."""
+    functions: tuple[str, ...] = ()
+    """Functions of the driver in which the kernel then stops; one of them is enough."""
     flavour: Literal["open", "proprietary", ""] = ""
     """The flavour of the modules that has it; empty for both."""
     workaround: str = ""

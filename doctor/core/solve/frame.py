@@ -174,7 +174,7 @@ def _active(model: Model) -> tuple[str, ...]:
     roots += _of_uses(model)
     if model.delivery == "container":
         roots.append("container-toolkit")
-    if any(kind.is_nvswitch for kind in target.gpus):
+    if any(kind.is_nvswitch and not kind.is_rack for kind in target.gpus):
         roots.append("fabric-manager")
     if target.driver_kind in ("", "data-center", "vgpu-guest"):
         roots += ["driver", "kernel-modules"]

@@ -36,9 +36,15 @@ MODELS = {
     "H200": Gpu(
         name="NVIDIA H200", device=0x2335, subsystem=0x18BE10DE, memory_mib=143771, capability=(9, 0), nvlinks=18, power_limit_w=700
     ),
+    "H100": Gpu(
+        name="NVIDIA H100 80GB HBM3", device=0x2330, subsystem=0x16C110DE, memory_mib=81559, capability=(9, 0), nvlinks=18, power_limit_w=700
+    ),
     "B200": Gpu(
         name="NVIDIA B200", device=0x2901, subsystem=0x1999_10DE, memory_mib=183359, capability=(10, 0),
         open_modules="only", nvlinks=18, power_limit_w=1000, architecture=10,
+    ),
+    "L40S": Gpu(
+        name="NVIDIA L40S", device=0x26B9, subsystem=0x1851_10DE, memory_mib=46068, capability=(8, 9), power_limit_w=350, architecture=8
     ),
     "L4": Gpu(name="NVIDIA L4", device=0x27B8, subsystem=0x16CA10DE, memory_mib=23034, capability=(8, 9), power_limit_w=72, architecture=8),
     "T4": Gpu(name="Tesla T4", device=0x1EB8, subsystem=0x12A210DE, memory_mib=15360, capability=(7, 5), power_limit_w=70, architecture=6),

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from tests.lab.base import run
+from tests.lab.modulefile import module_file
 from tests.lab.places import LAB
 from tests.lab.systems import SystemFacts
 
@@ -48,6 +49,9 @@ def prepare(root: Path, facts: SystemFacts) -> None:
         target = root / "usr/sbin" / name
         target.unlink(missing_ok=True)
         target.symlink_to("/opt/lab/bin/lab-modules")
+    dmesg = root / "usr/bin/dmesg"
+    dmesg.unlink()
+    dmesg.symlink_to("/opt/lab/bin/dmesg")
     write(root, "etc/systemd/system/lab-boot.service", (GUEST / "lab-boot.service").read_text())
     wants = root / "etc/systemd/system/sysinit.target.wants"
     wants.mkdir(parents=True, exist_ok=True)
@@ -69,4 +73,6 @@ def plant_kernel(root: Path, release: str) -> None:
     folder = f"lib/modules/{release}"
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo", "modules.dep"):
         write(root, f"{folder}/{name}", "")
-    write(root, f"{folder}/kernel/drivers/gpu/drm/nouveau/nouveau.ko", "nouveau\n")
+    nouveau = write(root, f"{folder}/kernel/drivers/gpu/drm/nouveau/nouveau.ko", "")
+    nouveau.write_bytes(module_file("nouveau", "", "GPL and additional rights", release))
+    run("chroot", root, "depmod", release)

@@ -44,6 +44,7 @@ def make(root: Path, facts: SystemFacts) -> None:
         "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n",
     )
     write(root, "etc/dnf/plugins/versionlock.list", "")
+    write(root, "etc/ld.so.conf.d/lib64.conf", "/usr/lib64\n")  # a standard place on Enterprise Linux, not on Debian
     (root / "usr/bin/yum").symlink_to("dnf")
     (root / "usr/libexec/platform-python").symlink_to("../bin/python3")
     (root / "usr/lib/systemd/system/sshd.service").symlink_to(
