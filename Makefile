@@ -106,6 +106,32 @@ bugreports: $(VENV)/.dev
 fuzz: $(VENV)/.dev
 	@$(PYTHON) tests/fuzz/run.py $(ARGS)
 
+## make lab      provision disposable hosts, every test (root, Debian; an hour). ARGS='-k TEST --core 2.19' passes options
+# In namespaces of their own, out of which no route leads; what they are built from is kept in the user's cache.
+LAB := PYTHONPATH=. $(PYTHON) -m tests.lab
+LAB_PYTEST := $(LAB) run -- $(VENV)/bin/pytest -q -p no:cacheprovider tests/lab
+
+.PHONY: lab
+lab: lab-base
+	@$(LAB_PYTEST) $(ARGS)
+
+## make lab-slice  its part for each change: an Ubuntu and a Rocky, traps, failures (minutes)
+.PHONY: lab-slice
+lab-slice: lab-base
+	@$(LAB_PYTEST) -m slice $(ARGS)
+
+## make lab-vm   a machine with a kernel of its own, Secure Boot on and off (minutes, emulated)
+.PHONY: lab-vm
+lab-vm: $(VENV)/.dev
+	@$(LAB) deps hosts vm
+	@PYTHONPATH=. $(PYTHON) -m tests.lab.vm $(ARGS)
+
+.PHONY: lab-deps lab-base
+lab-deps: $(VENV)/.dev
+	@$(LAB) deps hosts
+lab-base: lab-deps
+	@$(LAB) base
+
 ## make docs     write the generated parts of README and docs/ again
 .PHONY: docs
 docs: $(VENV)/.dev

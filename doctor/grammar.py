@@ -211,6 +211,7 @@ def _add_explain(commands: _Commands) -> None:  # type: ignore[valid-type]
     one.add_argument("--timeout", metavar="S", help="seconds for the collection of `--host` (15)")
     one.add_argument("--json", action="store_true", help="the answer as JSON (mopt.explain/1)")
     one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE")
+    one.add_argument("--redact", action="store_true", help="replace names, users, addresses, serials, UUIDs")
     one.add_argument("-v", "--verbose", action="store_true", help="every cause with its lines and remedy")
     _add_overlay(one)
     _add_look(one)
@@ -308,6 +309,11 @@ def _add_plan(commands: _Commands) -> None:  # type: ignore[valid-type]
     )
     one.add_argument(
         "--change-origin", action="store_true", help="replace the driver's packages of another origin"
+    )
+    one.add_argument(
+        "--reload",
+        action="store_true",
+        help="load the modules again instead of a reboot, where nothing uses them",
     )
     one.add_argument(
         "--profile",

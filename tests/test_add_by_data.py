@@ -53,6 +53,7 @@ KEYS = {
     "advisories": ("id",),
     "gpus": ("pci_device_id", "name"),
     "products": ("product",),
+    "package_versions": ("id",),
 }
 
 
@@ -190,6 +191,19 @@ def test_the_new_driver_is_judged(ask):
     question = ("matrix", "why", "driver==580.999.01", "vllm==0.33.0", "--gpu", "H200", *HERE, "--json")
     assert ask(*question)[1]["compatible"] == "unknown"
     assert ask(*question, recipes=(DRIVER,))[1]["compatible"] == "yes"
+
+
+def test_the_new_driver_is_planned(ask):
+    """Its packages, and the fabric manager's, are named at the version that the index has."""
+    question = ("plan", "--gpu", "H100x8", *HERE, "--goal", "driver==580.999.01")
+    code, text = ask(*question, recipes=(DRIVER,))
+    assert code == 0
+    for line in (
+        "nvidia-driver-pinning-580.999.01 ? -> 580.999.01-1",
+        "nvidia-fabricmanager ? -> 580.999.01-1",
+    ):
+        assert line in text
+    assert "nvidia-headless-580-open ? -> 580.999.01-1ubuntu1" in text
 
 
 # --- a vLLM release -------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ import stat
 import sys
 from collections.abc import Sequence
 
+import msgspec
+
 from doctor import __version__
 from doctor.commands.ask import matrix_of
 from doctor.commands.output import write_answer
@@ -75,7 +77,18 @@ def _explained(words: Sequence[str], matrix: Matrix, options: argparse.Namespace
         evidence, host = open_evidence(options.bundle), options.bundle
     elif options.live:
         evidence, host = _live(options), "this host"
-    return explain_text(text, matrix, source=source, evidence=evidence, host=host)
+    report = explain_text(text, matrix, source=source, evidence=evidence, host=host)
+    return _redacted(report, text, evidence) if options.redact else report
+
+
+def _redacted(report: ExplainReport, text: LogText, evidence: Evidence | None) -> ExplainReport:
+    """The same answer without identities: what was explained and what was asked say which ones there are."""
+    from doctor.evidence.redact import redact_text
+    from doctor.report.machine import to_json
+
+    lines = (line.text for line in text.lines)
+    cleaned = redact_text(to_json(report).decode(), log=lines, evidence=evidence)
+    return msgspec.json.decode(cleaned.encode(), type=ExplainReport)
 
 
 def explain_text(

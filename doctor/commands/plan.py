@@ -15,7 +15,7 @@ from doctor.core.host import Host, known
 from doctor.core.lower import Choices, Ground, lower
 from doctor.core.lower.catalogue import Catalogue
 from doctor.core.lower.named import host_of
-from doctor.core.lower.refusals import installed_origins, is_key_enrolled
+from doctor.core.lower.refusals import installed_origins, is_key_enrolled, machine_refusals
 from doctor.core.matrix import Matrix
 from doctor.core.rows.install import Origin
 from doctor.core.sets import VersionSet
@@ -42,9 +42,9 @@ def run(options: argparse.Namespace) -> int:
     origin = options.origin or origin_of(universe.matrix, target, host)
     choices = _choices(options, origin)
     stack = choose_stack(universe, target, goal, origin)
-    if stack.compatible != "yes":
-        return _no_stack(stack, options)
     ground = Ground(matrix=universe.matrix, stack=stack, host=host, choices=choices)
+    if stack.compatible != "yes" and not machine_refusals(ground):
+        return _no_stack(stack, options)
     variables = lower(ground)
     if options.format == "ansible-vars":
         from doctor.report.machine import to_json
@@ -124,6 +124,7 @@ def _choices(options: argparse.Namespace, origin: Origin) -> Choices:
         mirrors=_pairs("--mirror", options.mirror),
         keys=_pairs("--key", options.key),
         change_origin=options.change_origin,
+        reload=options.reload,
         index_url=options.index_url or "",
         extra_index_url=options.extra_index_url or "",
         wheelhouse=options.wheelhouse or "",
@@ -165,6 +166,9 @@ def _attempts(catalogue: Catalogue, stack: StackReport, goal: Goal) -> Iterator[
     """The goal with an exact driver that has a package, nearest first; none where the choice has one."""
     chosen = stack.components.get("driver", "")
     known_versions = catalogue.versions_of("driver")
+    if stack.components.get("fabric-manager"):
+        fabric = {Dotted(text) for text in catalogue.versions_of("fabric")}
+        known_versions = tuple(text for text in known_versions if Dotted(text) in fabric)
     if not chosen or any(Dotted(text) == Dotted(chosen) for text in known_versions):
         return
     wanted = [VersionSet(term.spec, "dotted") for term in goal.terms if term.component == "driver"]

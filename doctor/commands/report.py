@@ -116,9 +116,11 @@ def _redacted(document: Document) -> Document:
     """The same with identities replaced, as `collect --redact` replaces them in evidence."""
     from doctor.evidence.redact import redact_text
 
-    name = ""
+    name, log = "", ()
+    if isinstance(document, ExplainReport):
+        log = tuple(line.text for cause in document.causes for line in cause.matched)
     if isinstance(document, CheckReport):
         name = document.host.hostname or ""
     elif isinstance(document, Host):
         name = getattr(document.system.hostname, "value", "")
-    return from_json(redact_text(to_json(document).decode(), hostname=name).encode())
+    return from_json(redact_text(to_json(document).decode(), hostname=name, log=log).encode())

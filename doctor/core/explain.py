@@ -229,10 +229,21 @@ def explain(  # noqa: PLR0913 - a report is made of these
 # --- weighing -------------------------------------------------------------------------------------
 
 
-def _weigh(hits: Iterable[Hit]) -> dict[str, _Evidence]:
+def _weigh(hits: Sequence[Hit]) -> dict[str, _Evidence]:
+    """What speaks for each cause. A general text that a cause of its own explains speaks for no other."""
+    told = {
+        suspect.cause
+        for hit in hits
+        if hit.signature.kind == "specific"
+        for suspect in hit.signature.causes
+        if suspect.weight >= _LIKELY * 100
+    }
     found: dict[str, _Evidence] = {}
     for hit in hits:
-        for suspect in hit.signature.causes:
+        suspects = hit.signature.causes
+        if hit.signature.kind == "general":
+            suspects = tuple(suspect for suspect in suspects if suspect.cause in told) or suspects
+        for suspect in suspects:
             found.setdefault(suspect.cause, _Evidence()).add(hit, suspect.weight / 100)
     return found
 

@@ -126,8 +126,8 @@ class Stream(_Value, frozen=True, kw_only=True):
 class PackageVersion(_Value, frozen=True, kw_only=True):
     """A package at an exact version, with its epoch (`3:580.126.20-1.el9`).
 
-    An empty version: the newest that pins and streams allow. One name may stand with several versions where
-    they are installed beside each other (`kernel-devel`).
+    An empty version: the newest that pins and streams allow. What is installed beside itself in several
+    versions (`kernel-devel`) has a transaction for each.
     """
 
     name: str

@@ -215,7 +215,9 @@ def grave(case: Case, burst: Burst) -> list[Event]:
 
 def first_open(case: Case, *kinds: str, besides: frozenset[str] = frozenset()) -> Event | None:
     """The first such event of any GPU, where its kind is one of these; `besides` are cards of no account."""
-    firsts = (events[0] for events in (grave(case, b) for b in bursts(case) if b.gpu not in besides) if events)
+    firsts = (
+        events[0] for events in (grave(case, b) for b in bursts(case) if b.gpu not in besides) if events
+    )
     return next((e for e in firsts if e.row and e.row.kind in kinds), None)
 
 

@@ -36,6 +36,7 @@ _FILES: dict[str, tuple[str, ...]] = {
     "causes_fabric.yaml": ("causes",),
     "causes_goal.yaml": ("causes",),
     "causes_machine.yaml": ("causes",),
+    "causes_provision.yaml": ("causes",),
     "causes_text.yaml": ("causes",),
     "components.yaml": ("components", "relations"),
     "container.yaml": ("tools", "stacks", "rules"),

@@ -133,6 +133,13 @@ PROCESS = (
     _place("process", r",task=", r"[^,\n]{1,20}", "(?=,pid=)"),
     _place("process", r"\bcomm=\"", r"[^\"\n]{1,40}"),
     _place("process", r"\bprocess [`']", r"[^'`\n]{1,80}", "(?=')"),
+    # The words of saved answers and facts: `system.oom_kills`, `gpu.memory_in_use`, `system.package_lock`.
+    _place("process", "`", r"[^\n]{1,20}?", "(?=` was killed)"),
+    _place(
+        "process", r"(?:\bused by |\(pid \d{1,10}\), )", r"(?!a process \()[^\n]{1,200}?", r"(?= \(pid \d)"
+    ),
+    _place("process", "`", r"[^`\n]{1,40}", r"(?=` (?:\(pid \d{1,10}\) )?holds )"),
+    _place("process", r"\"process\":\s?\"|\"pid\":\s?\d{1,10},\s?\"name\":\s?\"", r"[^\n\"]{1,200}"),
     _place("process", _OOM_ROW, r"\S[^\n]{0,19}", "$"),
     _place(
         "process",

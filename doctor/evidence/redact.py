@@ -65,6 +65,8 @@ __all__ = ["redact", "redact_text"]
 
 #: A host has a few dozen. Each costs time on every text, so a bundle made to hold more is refused.
 _IDENTITIES_MAX = 5000
+#: Read as a journal: each line may begin with a time and the name of a host.
+_TEXT_LOG = "command:journalctl-of-a-text"
 
 
 def redact(evidence: Evidence) -> Evidence:
@@ -72,14 +74,23 @@ def redact(evidence: Evidence) -> Evidence:
     return _Redaction(evidence).result()
 
 
-def redact_text(text: str, *, hostname: str = "") -> str:
+def redact_text(
+    text: str, *, hostname: str = "", log: Iterable[str] = (), evidence: Evidence | None = None
+) -> str:
     """A text made from evidence (a saved report) without identities; `hostname` goes wherever it stands.
 
-    Four numbers with dots become an address of the documentation ranges even where they are a version:
-    a report does not say which lines hold versions.
+    What lines of a `log` and the `evidence` of a host say are identities is replaced, too. Four numbers
+    with dots become an address of the documentation ranges even where they are a version: a report does
+    not say which lines hold versions.
     """
-    names = {"file:/proc/sys/kernel/hostname": hostname.encode(), "document": encode(text)}
+    names = {"document": encode(text)}
+    if hostname:
+        names["file:/proc/sys/kernel/hostname"] = hostname.encode()
+    if lines := "\n".join(log):
+        names[_TEXT_LOG] = encode(lines)
     items = tuple(Item(key=key, status="ok", path=key, bytes=len(data)) for key, data in names.items())
+    if evidence is not None:
+        items, names = evidence.meta.items + items, evidence.blobs | names
     return decode(redact(Evidence(Meta(items=items), names)).blobs["document"])
 
 

@@ -15,7 +15,7 @@ _WIDTH = 80
 _REBOOTS = {
     "never": "",
     "always": "reboot: yes",
-    "if_module_differs": "reboot: if the loaded module is then not the installed one, and cannot be reloaded",
+    "if_module_differs": "reboot: if the loaded module is then not the installed one",
     "if_kernel_differs": "reboot: if another kernel runs than the one that boots next",
 }
 
@@ -50,13 +50,9 @@ def _end(ground: Ground, variables: Variables) -> list[str]:
     changes = [one for stage in variables.mopt_stages for one in stage.packages]
     installs = sum(len(one.install) for one in changes)
     removes = sum(len(one.remove) for one in changes)
-    words = (
-        f"{installs} packages named, {removes} removed, {len(changes)} transactions"
-        if changes
-        else ("no package changes")
-    )
+    words = f"packages named: {installs}, removed: {removes}, transactions: {len(changes)}"
     files = len(variables.mopt_capsule.files)
-    lines = _para(f"in all: {words}; {files} paths are kept for undo")
+    lines = _para(f"{words if changes else 'no package changes'}; paths kept for undo: {files}")
     for text in ground.stack.advice:
         lines += _para(f"note: {text}", "", "  ")
     return lines
@@ -114,7 +110,8 @@ def _after(stage: Stage) -> Iterator[str]:
     if stage.hold:
         yield f"holds {', '.join(stage.hold)}"
     if stage.packages and _REBOOTS[stage.reboot.when]:
-        yield _REBOOTS[stage.reboot.when]
+        unless = ", and it cannot be loaded again" if stage.reboot.reload_instead else ""
+        yield f"{_REBOOTS[stage.reboot.when]}{unless}"
 
 
 def _transaction(ground: Ground, one: Transaction) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from doctor.core.host import Host
+from doctor.core.versions import Dotted
 from tests.core.hosts import (
     FIRST,
     OTHER_RELEASE,
@@ -16,26 +17,35 @@ from tests.core.hosts import (
     having,
     healthy,
     lost_gpu,
+    package,
+    packages_of,
     put,
     reports,
     said,
     without,
 )
+from tests.core.hosts_fabric import hgx
 from tests.core.pair import Three
 from tests.core.pairs_machine import (
     ASLEEP,
     AT_LOAD,
     GSP_TIMEOUT,
+    INTEGRATED,
     LINK_FATAL,
     LINK_NONFATAL,
     LOADING,
     LOST,
     NVIDIA,
     OLDER,
+    OOPS,
     R525,
     R525_MENDED,
+    SLEEP,
+    SLEPT,
     SLOW,
     UBUNTU,
+    UNKNOWN_ERROR,
+    WRONG_FLAVOUR,
     devel,
     driven_by,
     driver_from,
@@ -52,6 +62,7 @@ from tests.core.pairs_machine import (
 WHOLE = put(healthy(), "kernel.logs", (at(healthy(), "kernel.logs").value[0],))
 PARTLY = said(healthy(), is_complete=False)
 UNASKED = gpu(healthy(), recovery_action=None)
+MANAGER = package("nvidia-fabricmanager-580", origin=UBUNTU)
 UNKNOWN_CARD = without(device(ASLEEP, 0, device_id="10de:ffff"), ["machine.chassis"])
 
 
@@ -71,6 +82,11 @@ CASES: dict[str, Three] = {
         events(driven_by(healthy(), R525_MENDED), GSP_TIMEOUT),
         without(events(healthy(), GSP_TIMEOUT), ["driver.kernel_version"]),
     ),
+    "module_oops": Three(said(healthy(), OOPS), WHOLE, PARTLY),
+    "uvm_lost_in_sleep": Three(
+        SLEPT, put(healthy(), "cuda.probe", UNKNOWN_ERROR), without(SLEPT, ["kernel.logs"])
+    ),
+    "uvm_unfit": Three(SLEPT, healthy(), without(SLEPT, ["kernel.logs"])),
     "power_unsound": Three(
         put(LOST, "machine.pcie_errors", {SECOND: 7}),
         put(LOST, "machine.pcie_errors", {SECOND: 1}),
@@ -91,8 +107,15 @@ CASES: dict[str, Three] = {
         driver_from(UBUNTU, UBUNTU, UBUNTU),
         without(healthy(), ["packages"]),
     ),
-    "entries_conflict": Three(sources(entry(), entry(OLDER, signed_by="")), sources(entry()), healthy()),
-    "key_missing": Three(sources(entry(key_present=False)), sources(entry()), healthy()),
+    "entries_conflict": Three(
+        sources(entry(), entry(OLDER, signed_by="")),
+        sources(entry()),
+        without(healthy(), ["machine.repositories"]),
+    ),
+    # An entry without a keyring of its own is checked with apt's common ones, which nobody reads.
+    "key_missing": Three(
+        sources(entry(key_present=False)), sources(entry(key_present=True)), sources(entry(signed_by=""))
+    ),
 }
 
 #: More hosts on which a claim holds, and on which it does not.
@@ -130,6 +153,60 @@ MORE: dict[str, tuple[str, Host, bool]] = {
     "a laptop whose GPU works": (
         "laptop_power_off",
         having(healthy(), {"machine.chassis": "laptop"}),
+        False,
+    ),
+    "a laptop in integrated mode": ("laptop_power_off", INTEGRATED, True),
+    "a laptop without an NVIDIA GPU, and without the driver": (
+        "laptop_power_off",
+        put(INTEGRATED, "packages", packages_of()),
+        False,
+    ),
+    "a laptop without an NVIDIA GPU, and nothing blacklisted": (
+        "laptop_power_off",
+        put(INTEGRATED, "kernel.module_options", ()),
+        False,
+    ),
+    "a server with a blacklist, and without a GPU": (
+        "laptop_power_off",
+        put(INTEGRATED, "machine.chassis", "server"),
+        False,
+    ),
+    "nvidia_uvm loaded anew since the sleep": (
+        "uvm_lost_in_sleep",
+        said(SLEPT, ("uvm", "nvidia-uvm: Loaded the UVM driver, major device number 511.")),
+        False,
+    ),
+    "the driver loaded anew since the sleep": ("uvm_lost_in_sleep", events(SLEPT, LOADING), False),
+    "asleep in this boot, and CUDA works": ("uvm_lost_in_sleep", said(healthy(), SLEEP), False),
+    "a known fault by the function in which the kernel stopped": (
+        "known_bug_shows",
+        said(driven_by(healthy(), Dotted("595.58.03")), OOPS),
+        True,
+    ),
+    "the same function in a release that mends it": (
+        "known_bug_shows",
+        said(driven_by(healthy(), Dotted("595.71.05")), OOPS),
+        False,
+    ),
+    "another function in a release with a fault": (
+        "known_bug_shows",
+        said(driven_by(healthy(), Dotted("595.58.03")), ("oops", OOPS[1].replace("vma_access", "open"))),
+        False,
+    ),
+    "an Xid of a card that the loaded flavour does not drive": ("gpu_hung", WRONG_FLAVOUR, False),
+    "an Xid of a card beside one that the loaded flavour does not drive": (
+        "gpu_hung",
+        events(WRONG_FLAVOUR, GSP_TIMEOUT, address=SECOND),
+        True,
+    ),
+    "Ubuntu's Fabric Manager, NVIDIA's driver, NVSwitches": (
+        "repositories_mixed",
+        put(hgx(), "packages", packages_of(package("cuda-drivers", origin=NVIDIA), MANAGER)),
+        True,
+    ),
+    "Ubuntu's Fabric Manager, NVIDIA's driver, nothing to manage": (
+        "repositories_mixed",
+        put(healthy(), "packages", packages_of(package("cuda-drivers", origin=NVIDIA), MANAGER)),
         False,
     ),
     "a hang that the driver was loaded after": ("gpu_hung", events(healthy(), GSP_TIMEOUT, LOADING), False),

@@ -38,9 +38,12 @@ OPEN_580 = "driver==580.126.20,kernel-modules==open"
 OPEN_595 = "driver==595.71.05,kernel-modules==open"
 PROPRIETARY_580 = "driver==580.126.20,kernel-modules==proprietary"
 CUDA_STACK = (
-    f"{OPEN_580},cuda-toolkit==13.0,nccl==2.28.9,tensorrt==10.13.3.9,container-toolkit==1.20.0,dcgm==4.6.0"
+    f"{OPEN_580},cuda-toolkit==13.0,cudnn==9.20.0.48,nccl==2.28.9,tensorrt==10.13.3.9"
+    ",container-toolkit==1.20.0,dcgm==4.6.0"
 )
-EL_STACK = f"{OPEN_580},cuda-toolkit==13.0,nccl==2.28.9,container-toolkit==1.20.0,dcgm==4.6.0"
+EL_STACK = (
+    f"{OPEN_580},cuda-toolkit==13.0,cudnn==9.20.0.48,nccl==2.28.9,container-toolkit==1.20.0,dcgm==4.6.0"
+)
 
 
 class Question(NamedTuple):
@@ -60,6 +63,9 @@ _AIRGAP = Choices(
     keys={"cuda": "file:site.asc#0123456789ABCDEF", "container-toolkit": "file:site.asc#0123456789ABCDEF"},
     wheelhouse="/srv/wheels",
 )
+
+UBUNTU = "ubuntu-24.04-h100-580-open"
+ROCKY = "rocky-9-h100-580-open"
 
 #: Reference variables by name: every system, and every family of GPUs where it makes a difference.
 QUESTIONS: dict[str, Question] = {
@@ -123,6 +129,11 @@ def ground(name: str) -> Ground:
 
 
 @cache
+def driver_ground(system: str, gpu: str, version: str, flavour: str) -> Ground:
+    return ground_of(Question(system, gpu, f"driver=={version},kernel-modules=={flavour}"))
+
+
+@cache
 def variables(name: str) -> Variables:
     return lower(ground(name))
 
@@ -139,6 +150,21 @@ def with_host(question: Ground, host: Host, **choices: Any) -> Ground:
 
 def stage(document: Variables, name: str) -> Stage:
     return next(one for one in document.mopt_stages if one.id == name)
+
+
+def packages_of(document: Variables, which: str) -> list[PackageVersion]:
+    """What a stage installs."""
+    return [package for one in stage(document, which).packages for package in one.install]
+
+
+def names(document: Variables, which: str) -> list[str]:
+    """What a stage installs, by name."""
+    return [package.name for package in packages_of(document, which)]
+
+
+def removed(document: Variables, which: str) -> list[str]:
+    """What a stage removes."""
+    return [name for one in stage(document, which).packages for name in one.remove]
 
 
 def installed(document: Variables) -> list[PackageVersion]:
@@ -162,7 +188,9 @@ def carried_out(document: Variables, host: Host) -> Host:
     """The host once every transaction is done; an open version becomes some version."""
     rows = [(one.name, one.version or "1.2-3") for one in installed(document)]
     manager = "dpkg" if document.mopt_target.manager == "apt" else "rpm"
-    return put(host, "packages", packages(manager, rows, holds=stage(document, "lock").hold))
+    signed = any(name.endswith("-server") for name, _version in rows)
+    vendor = "Ubuntu Kernel Team <kernel-team@lists.ubuntu.com>" if signed else ""
+    return put(host, "packages", packages(manager, rows, vendor, stage(document, "lock").hold))
 
 
 def on_bus(host: Host, device_id: str) -> Host:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from doctor.core.host import BootLog, Host, KernelMessage, MessageKind, Sxid, Xid
+from doctor.core.host import BootLog, Host, KernelMessage, MessageKind, ModprobeLine, Sxid, Xid
 from doctor.core.host_machine import Repository
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
@@ -12,6 +12,7 @@ from tests.core.hosts import (
     FIRST,
     OTHER_RELEASE,
     RELEASE,
+    RTX_5090,
     SECOND,
     device,
     failing_probe,
@@ -114,6 +115,36 @@ def laptop(host: Host) -> Host:
 
 ASLEEP = device(laptop(healthy()), 0, is_responding=False, power_state="D3cold")
 
+#: As EnvyControl writes it.
+BLACKLIST = ModprobeLine(file="/etc/modprobe.d/blacklist-nvidia.conf", directive="blacklist", module="nvidia")
+INTEGRATED = having(
+    laptop(healthy()),
+    {
+        "pci": (),
+        "kernel.module_options": (
+            ModprobeLine(
+                file="/etc/modprobe.d/blacklist-nvidia.conf", directive="blacklist", module="nvidia"
+            ),
+        ),
+    },
+)
+
+# --- sleep, faults of the kernel, the wrong flavour ------------------------------------------------
+
+UNKNOWN_ERROR = failing_probe(999, "CUDA_ERROR_UNKNOWN")
+SLEEP = ("sleep", "PM: suspend exit")
+SLEPT = put(said(healthy(), SLEEP), "cuda.probe", UNKNOWN_ERROR)
+PLACE = "nvidia_vma_access+0x8b/0x2a0 [nvidia]"
+OOPS = ("oops", f"BUG: kernel NULL pointer dereference, address: 0000000000000030, stopped at {PLACE}")
+#: A Blackwell card under the proprietary modules reports an Xid that says nothing of its health.
+WRONG_FLAVOUR = events(
+    having(
+        lost_gpu(device(healthy(), 0, device_id=RTX_5090), FIRST),
+        {"driver.flavour": "proprietary", "cuda.probe": NO_DEVICE},
+    ),
+    xid_text(169, "fd8cd000 94000000"),
+)
+
 # --- headers --------------------------------------------------------------------------------------
 
 
@@ -164,6 +195,9 @@ PAIRS = {
     ),
     "driver.known_branch_bug": Pair(
         hung(driven_by(healthy(), R525)), hung(driven_by(healthy(), R525_MENDED)), "gpu.hang"
+    ),
+    "driver.kernel_oops": Pair(
+        said(healthy(), OOPS), said(driven_by(healthy(), Dotted("595.58.03")), OOPS), is_advice=True
     ),
     "gpu.hang": Pair(hung(healthy()), events(healthy(), GSP_TIMEOUT, LOADING)),
     "gpu.nvlink_fatal": Pair(

@@ -70,6 +70,7 @@ from tests.core.pair import Pair
 from tests.core.pairs_container import PAIRS as OF_CONTAINERS
 from tests.core.pairs_engine import PAIRS as OF_ENGINES
 from tests.core.pairs_fabric import PAIRS as OF_FABRIC
+from tests.core.pairs_machine import INTEGRATED, SLEPT, WRONG_FLAVOUR
 from tests.core.pairs_machine import PAIRS as OF_MACHINE
 
 NO_DEVICE = failing_probe(100, "CUDA_ERROR_NO_DEVICE")
@@ -94,6 +95,11 @@ def dead(host: Host) -> Host:
 def failed_build(text: str, host: Host = UNBUILT) -> Host:
     return put(host, "kernel.dkms", (dkms_build(state="failed", failure=text, log="/var/lib/dkms/make.log"),))
 
+
+IGNORED = (
+    f"NVRM: The NVIDIA GeForce GTX 1050 Ti GPU ({FIRST}) installed in this system is supported through the "
+    "NVIDIA 580.xx Legacy drivers. The 595.71.05 NVIDIA driver will ignore this GPU."
+)
 
 # --- platform, hardware, firmware -----------------------------------------------------------------
 
@@ -160,6 +166,10 @@ HALF = {"packages": packages_of(package("nvidia-dkms-580-open", state="half-conf
 R550, R595 = Dotted("550.163.01"), Dotted("595.104.02")
 R595_FILE = {"nvidia_modules": known_of(module_files(RELEASE, version=R595))}
 NO_UVM = put(put(healthy(), "kernel.modules", loaded_modules("nvidia")), "cuda.probe", UNKNOWN_ERROR)
+WITHOUT_UVM_NODE = having(
+    in_container(),
+    {"driver.device_nodes": nodes("/dev/nvidiactl", "/dev/nvidia0"), "cuda.probe": UNKNOWN_ERROR},
+)
 HMM = put(healthy(), "cuda.probe", failing_probe(3, "CUDA_ERROR_NOT_INITIALIZED"))
 COMPAT = "/usr/local/cuda-13.0/compat/libcuda.so"
 
@@ -388,7 +398,11 @@ PAIRS: dict[str, Pair] = {
 #: Named only for a goal with `policy=harden`: tests/core/checks/test_container.py has it.
 UNDER_A_POLICY = {"container.toolkit_outdated"}
 #: Named inside another cause, as its closer form.
-REFINING = {"driver.reboot_pending": (DIFFERING, kernels(DIFFERING, (RELEASE, OLD_FILE)))}
+REFINING = {
+    "driver.reboot_pending": (DIFFERING, kernels(DIFFERING, (RELEASE, OLD_FILE))),
+    "driver.uvm_lost_in_sleep": (SLEPT, NO_UVM),
+    "container.uvm_nodes_missing": (WITHOUT_UVM_NODE, NO_UVM),
+}
 CERTAIN = [name for name, pair in PAIRS.items() if not pair.is_advice]
 ADVICE = [name for name, pair in PAIRS.items() if pair.is_advice]
 
@@ -718,3 +732,24 @@ def test_warnings_of_one_cause_are_one_piece_of_advice() -> None:
     assert [(a.id, a.findings) for a in report.advice] == [
         ("a.both", (f"gpu.temperature@{FIRST}", f"gpu.temperature@{SECOND}"))
     ]
+
+
+def test_what_follows_from_the_wrong_flavour_is_no_cause() -> None:
+    cause = one(WRONG_FLAVOUR)
+    assert cause.id == "driver.proprietary_on_open_only_gpu"
+    assert f"gpu.xid@{FIRST}" in cause.findings
+
+
+def test_a_gpu_that_a_tool_took_off_the_bus_of_a_laptop_is_not_missing() -> None:
+    assert (one(INTEGRATED).id, one(INTEGRATED).is_certain) == ("laptop.hybrid_power", True)
+    assert named(put(INTEGRATED, "kernel.module_options", ())) == ["system.no_nvidia_gpu"]
+    # Whether this is a laptop nobody asked.
+    doubted = one(without(INTEGRATED, ["machine.chassis"]))
+    assert (doubted.id, doubted.is_certain) == ("system.no_nvidia_gpu", False)
+
+
+def test_a_driver_module_that_lies_elsewhere_is_not_missing() -> None:
+    bare = put(UNLOADED, "kernel.installed", ())
+    assert named(bare) == ["unknown"]
+    dropped = said(device(bare, 0, device_id=GTX_1050_TI), ("legacy_gpu", IGNORED, FIRST))
+    assert named(dropped)[0] == "driver.gpu_dropped_by_branch"

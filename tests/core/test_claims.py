@@ -587,6 +587,16 @@ def test_one_kernel_that_was_not_read_may_hold_the_module() -> None:
     assert holds("module_nowhere", kernels(UNLOADED, (RELEASE, NO_MODULE), (OTHER_RELEASE, unread))) is None
 
 
+def test_no_module_directory_at_all_proves_nothing() -> None:
+    # NixOS keeps its modules elsewhere.
+    bare = put(UNLOADED, "kernel.installed", ())
+    assert [holds(n, bare) for n in ("module_nowhere", "module_on_disk")] == [None, None]
+    gone = kernels(UNLOADED, (OTHER_RELEASE, NO_MODULE))
+    assert [holds(n, gone) for n in ("module_nowhere", "module_on_disk")] == [True, False]
+    spoke = said(gone, ("legacy_gpu", "NVRM: The 595.71.05 NVIDIA driver will ignore this GPU."))
+    assert [holds(n, spoke) for n in ("module_nowhere", "module_on_disk")] == [None, None]
+
+
 def test_the_driver_itself_may_say_that_a_gpu_is_lost() -> None:
     assert holds("gpu_lost_said", reports(LOST, device_errors=("index 1: GPU is lost",))) is True
     assert holds("gpu_lost_said", reports(LOST, error="GPU is lost", gpus=())) is True

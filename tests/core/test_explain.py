@@ -63,6 +63,16 @@ def test_many_general_texts_do_not_add_up():
     assert all(named.confidence == "possible" for named in said(general).causes)
 
 
+def test_a_general_text_that_one_of_its_causes_explains_speaks_for_no_other():
+    general = (
+        "[TRT] [E] 4: [runtime.cpp::deserializeCudaEngine::65] Error Code 4: Internal Error "
+        "(Engine deserialization failed.)"
+    )
+    tag = "Version tag does not match. Note: Current Version: 236, Serialized Engine Version: 237"
+    assert {"trt.engine_sm_mismatch", "trt.not_an_engine"} <= set(ids(general))
+    assert set(ids(f"{tag}\n{general}")) == {"trt.version_conflict", "trt.engine_version_mismatch"}
+
+
 def test_the_same_message_many_times_is_one_sign():
     once, often = said(MISMATCH).causes[0], said("\n".join([MISMATCH] * 50)).causes[0]
     assert often.score == once.score

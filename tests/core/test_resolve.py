@@ -17,6 +17,7 @@ from doctor.core.goal import Goal, Term, parse_goal
 from doctor.core.hints import find_hints
 from doctor.core.matrix import Matrix
 from doctor.core.resolve import Resolution, ask, more, pose
+from doctor.core.solve.model import ABSENT
 from doctor.core.solve.network import Clause, Network
 from doctor.core.solve.universe import Universe
 from doctor.core.target import Target, make_target
@@ -370,6 +371,19 @@ BOX = {"gpus": ["10de:2335"], "os": "ubuntu-24.04", "kernel": "6.8", "python": "
 def test_without_its_row_an_answer_is_unknown(table: str, keep: Any) -> None:
     assert question(UNIVERSE, "vllm==0.33.0", **BOX) == "yes"
     assert question(without(table, keep), "vllm==0.33.0", **BOX) == "unknown"
+
+
+RACK = {**BOX, "arch": "aarch64"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "is_local"), [(["H200x8"], True), (["B200x8"], True), (["GB200x4"], False), (["GB300x4"], False)]
+)
+def test_a_rack_manages_its_switches_itself(gpus: list[str], is_local: bool) -> None:
+    target = make_target(UNIVERSE.matrix, **{**(BOX if is_local else RACK), "gpus": gpus})
+    found = ask(UNIVERSE, target, parse_goal("driver>=580"), mode="pick", policy="repair")
+    assert found.answer == "yes"
+    assert (found.value("fabric-manager") not in (None, ABSENT)) is is_local
 
 
 def test_a_model_is_the_same_each_time() -> None:

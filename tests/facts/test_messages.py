@@ -201,6 +201,8 @@ def test_groups_of_lines(kind, gpu, lines):
         ("pci 0000:41:00.0: BAR 1 [mem size 0x1000000000 64bit pref]: can't assign; no space", "bar"),
         ("pci 0000:41:00.0: BAR 1: failed to assign [mem size 0x1000000000 64bit pref]", "bar"),
         ("nvidia 0000:41:00.0: enabling device (0000 -> 0002)", "other"),
+        ("PM: suspend exit", "sleep"),
+        ("PM: hibernation: hibernation exit", "sleep"),
     ],
 )  # fmt: skip
 def test_kinds(line, kind):
@@ -399,3 +401,56 @@ def test_a_boot_has_its_sxids():
     line = "[ 5.0] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
     (log,) = read_logs(evidence(commands={("dmesg",): (0, f"{BOOT}{line}\n")})).value
     assert [(x.code, x.is_fatal) for x in log.sxids] == [(20034, True)]
+
+
+# --- faults of the kernel inside the driver's modules ------------------------------------------------
+
+RIP = "RIP: 0010:nvidia_vma_access+0x8b/0x2a0 [nvidia]"
+STOPPED = ", stopped at nvidia_vma_access+0x8b/0x2a0 [nvidia]"
+NULL = "BUG: kernel NULL pointer dereference, address: 0000000000000030"
+OOPS = [NULL, "#PF: supervisor read access in kernel mode", "Oops: 0000 [#1] PREEMPT SMP NOPTI"]
+ARM = [
+    "Unable to handle kernel NULL pointer dereference at virtual address 0000000000000030",
+    "Internal error: Oops: 0000000096000004 [#1] SMP",
+    "pc : nvidia_vma_access+0x8b/0x2a0 [nvidia]",
+]
+
+
+def kernel_lines(*lines):
+    return "\n".join(f"[   61.{number:06d}] {line}" for number, line in enumerate(lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ([*OOPS, "CPU: 12 PID: 28651 Comm: python3.14 Tainted: G           OE", RIP], NULL + STOPPED),
+        ([*OOPS[2:], RIP], OOPS[2] + STOPPED),
+        (["kernel BUG at mm/slub.c:546!", RIP], "kernel BUG at mm/slub.c:546!" + STOPPED),
+        (ARM, ARM[0] + STOPPED),
+        (
+            [*OOPS, RIP.replace("[nvidia]", "[nvidia_uvm]")],
+            NULL + STOPPED.replace("[nvidia]", "[nvidia_uvm]"),
+        ),
+        ([*OOPS, RIP.replace("[nvidia]", "[nvidia 0a1b2c]")], NULL + STOPPED.replace("]", "").strip()),
+    ],
+)
+def test_a_fault_of_the_kernel_in_the_driver(lines, text):
+    found = [m for m in read_messages(kernel_lines(*lines)) if m.kind == "oops"]
+    assert [m.text for m in found] == [text]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["WARNING: CPU: 3 PID: 9 at nvidia/nv.c:1 nv_x+0x1/0x2 [nvidia]", RIP],
+        ["watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:9]", RIP],
+        [*OOPS, "RIP: 0010:__gup_longterm_locked+0x128/0x430", " nvidia_vma_access+0x8b/0x2a0 [nvidia]"],
+        [*OOPS, RIP.replace("[nvidia]", "[nvidiafb]")],
+        [*OOPS, "---[ end trace 0000000000000000 ]---", RIP],
+        [*OOPS, *["Call Trace:"] * 80, RIP],
+        [RIP],
+        ["NVRM: Xid (PCI:0000:04:00): 31, pid=1, name=a, stopped at b, Ch 1"],
+    ],
+)
+def test_no_fault_of_the_kernel_in_the_driver(lines):
+    assert [m.text for m in read_messages(kernel_lines(*lines)) if m.kind == "oops"] == []

@@ -56,6 +56,7 @@ def main() -> int:
 
 def _build(systems: Sequence[str]) -> None:
     """Outside, where the package registry answers."""
+    from tests.lab.controller import CONTROLLERS, ensure_controller
     from tests.lab.personality import ensure_layer
     from tests.lab.repository import ensure_repositories
 
@@ -64,6 +65,8 @@ def _build(systems: Sequence[str]) -> None:
     for system in systems:
         ensure_layer(system)
     ensure_repositories(systems)
+    for core in CONTROLLERS:
+        ensure_controller(core)
 
 
 if __name__ == "__main__":

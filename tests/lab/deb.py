@@ -144,7 +144,8 @@ def archive_layout(
     folder: Path, packages: Sequence[Built], code: str, environment: Mapping[str, str], user: str
 ) -> None:
     """As Ubuntu's: `dists` and `pool`. NVIDIA's packages are restricted, the newer kernel is an update."""
-    pool = folder / "pool"
+    # A pool of its own for each release: two of them can be served at once.
+    pool = folder / "pool" / code
     pool.mkdir(parents=True, exist_ok=True)
     for package in packages:
         (pool / package.file_name).write_bytes(package.content)
@@ -154,7 +155,7 @@ def archive_layout(
             place = folder / "dists" / suite / component / "binary-amd64"
             place.mkdir(parents=True)
             chosen = [p for p in packages if _shelf(p.stub) == (suite.endswith("-updates"), component)]
-            (place / "Packages").write_text(_index(chosen, "pool/"))
+            (place / "Packages").write_text(_index(chosen, f"pool/{code}/"))
             names.append(f"{component}/binary-amd64/Packages")
         fields = {
             "Origin": "Ubuntu", "Label": "Ubuntu", "Suite": suite, "Codename": code, "Architectures": "amd64",

@@ -251,6 +251,8 @@ class Lab:
                 "ansible_user": "admin",
                 "ansible_become": True,
                 "ansible_ssh_private_key_file": str(self.key),
+                # Addresses repeat from session to session: Ansible must not find another session's connection.
+                "ansible_control_path_dir": str(self.folder / "cp"),
                 "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
             }
             for host in self.hosts.values()

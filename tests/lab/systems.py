@@ -35,7 +35,7 @@ SYSTEM_FACTS = {
     for s in (
         SystemFacts(
             name="ubuntu-22.04", version="22.04", full="22.04.5 LTS", code="jammy", nick="Jammy Jellyfish",
-            kernels=("5.15.0-160-generic", "5.15.0-161-generic"), cuda_dir="ubuntu2204", debian="bookworm/sid",
+            kernels=("6.8.0-60-generic", "6.8.0-62-generic"), cuda_dir="ubuntu2204", debian="bookworm/sid",
         ),
         SystemFacts(
             name="ubuntu-24.04", version="24.04", full="24.04.3 LTS", code="noble", nick="Noble Numbat",
@@ -50,8 +50,8 @@ SYSTEM_FACTS = {
             kernels=("4.18.0-553.el8_10.x86_64", "4.18.0-553.5.1.el8_10.x86_64"), cuda_dir="rhel8",
         ),
         SystemFacts(
-            name="rocky-9", version="9.6", full="9.6", code="", nick="Blue Onyx",
-            kernels=("5.14.0-570.12.1.el9_6.x86_64", "5.14.0-570.17.1.el9_6.x86_64"), cuda_dir="rhel9",
+            name="rocky-9", version="9.7", full="9.7", code="", nick="Blue Onyx",
+            kernels=("5.14.0-611.el9_7.x86_64", "5.14.0-611.5.1.el9_7.x86_64"), cuda_dir="rhel9",
         ),
         SystemFacts(
             name="rocky-10", version="10.1", full="10.1", code="", nick="Red Quartz",

@@ -8,6 +8,7 @@ import pytest
 from doctor.cli import main
 from doctor.core.evidence import Evidence, Item
 from doctor.evidence.bundle import read_bundle, write_bundle
+from doctor.evidence.redact import redact_text
 from doctor.grammar import FORMS
 from tests.test_hosts import HOSTS
 
@@ -157,3 +158,24 @@ def test_a_saved_answer_is_redacted_too(planted, form, capfdbinary, tmp_path):
     main(["check", "--from", str(planted), "--json", "-o", str(saved)])
     assert main(["report", str(saved), "--format", form, "-v", "--redact"]) == 0
     assert found_in(capfdbinary.readouterr().out.decode()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "redacted"),
+    [
+        ("in this boot `ledger-trainer` was killed 2 times, `ledger-io` was killed", 2),
+        ("in this boot `python3` was killed", 0),
+        ("used by /srv/ledger/bin/ledger-trainer (pid 7), ledger-io (pid 81), python3 (pid 9)", 2),
+        ("used by a process (pid 7)", 0),
+        ("`ledger-trainer` (pid 7) holds /var/lib/dpkg/lock", 1),
+        ("`ledger-trainer` holds /var/lib/dpkg/lock", 1),
+        ('{"process":"ledger-trainer","constraint":""}', 1),
+        ('{"pid":7,"name":"ledger-trainer","memory_bytes":null}', 1),
+        ('{"name":"nvidia_uvm","pid":7}', 0),
+    ],
+)
+def test_names_of_processes_in_the_words_of_answers_and_facts(words, redacted):
+    text = redact_text(words)
+    assert "ledger" not in text
+    assert text.count("process-") == redacted
+    assert redacted or text == words

@@ -42,9 +42,11 @@ def repository_keys(case: Case) -> Iterator[Outcome]:
     if not found:
         told = [e for e in known(case.host.machine.repositories) or () if e.key_present is not None]
         unread = entries_of_unread_keys(case)
-        why = (f"of `{unread[0]}` the keys of the whole system count, which were not read",) if unread else ()
+        common = (
+            (f"of `{unread[0]}` the keys of the whole system count, which were not read",) if unread else ()
+        )
         words = "each keyring that an entry names is there"
-        yield passed(words, why=why) if told else skipped("no entry names a keyring")
+        yield passed(words, why=common) if told else skipped("no entry names a keyring")
 
 
 @check("system.package_lock", "package manager free", needs=("machine.package_locks",), applies=_HERE)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host
 from doctor.core.claims.events import fatal_switches, is_others
-from doctor.core.host import Known, Sxid, known
+from doctor.core.claims.fabric import fabric_kind
+from doctor.core.host import Absent, BootLog, Fact, Known, Sxid, known
 from doctor.core.views import log_is_whole
 from doctor.core.xids import ACTIONS, Burst, Event, bursts, grave, level_of, running_log, shown
 
@@ -18,20 +19,31 @@ _NONE = "no open Xid in this boot"
 _TOLD_MAX = 6
 
 
-@check("gpu.xid", "Xid events of this boot", needs=("kernel.logs",), applies=(on_gpu_host,))
+@check("gpu.xid", "Xid events of this boot", applies=(on_gpu_host,))
 def xid(case: Case) -> Iterator[Outcome]:
     """The first event of each GPU that is no consequence of another one, where nothing settles it.
 
-    A program's fault is told and judges nobody; a code that the edition lacks is told as unknown.
+    A program's fault is told and judges nobody; a code that the edition lacks is told as unknown. Of GPUs
+    that NVSwitches join a fatal fault of a link may stand in the log alone: there a log that was refused
+    leaves the verdict open.
     """
     if running_log(case) is None:
-        yield unknown("no log of this boot was read", wanted=_NONE)
+        yield _unread(case, case.host.kernel.logs)
         return
     found = bursts(case)
     if not found:
         yield passed("none" if log_is_whole(case) else "none in the part that was read")
     for burst in found:
         yield from _of_gpu(case, burst)
+
+
+def _unread(case: Case, logs: Fact[tuple[BootLog, ...]]) -> Outcome:
+    absent = logs if isinstance(logs, Absent) else Absent(reason="not_collected")
+    origin = f"`{absent.origin}`: {absent.reason.replace('_', ' ')}" if absent.origin else ""
+    why = tuple(filter(None, (origin, absent.detail)))
+    is_joined = fabric_kind(case) in ("switch", "nvlink5", "rack")
+    is_open = is_joined and absent.reason not in ("not_collected", "not_installed")
+    return unknown("no log of this boot was read", wanted=_NONE, why=why, critical=is_open)
 
 
 def _of_gpu(case: Case, burst: Burst) -> Iterator[Outcome]:

@@ -10,7 +10,16 @@ from doctor.core.host import GpuReport, KernelMessage, PciDevice, known
 from doctor.core.pattern import pattern
 from doctor.core.views import messages, report, working_gpus, xid_counts
 
-__all__ = ["HANDED_OVER", "NOUVEAU", "REFUSALS", "down_by_log", "excluded_by_option", "faults_of", "is_beside", "why_hidden"]
+__all__ = [
+    "HANDED_OVER",
+    "NOUVEAU",
+    "REFUSALS",
+    "down_by_log",
+    "excluded_by_option",
+    "faults_of",
+    "is_beside",
+    "why_hidden",
+]
 
 #: Drivers that hold a GPU for a virtual machine; the host itself does not use it then.
 HANDED_OVER = frozenset(

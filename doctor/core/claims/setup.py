@@ -183,7 +183,7 @@ _TIED = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-imex", "libnvi
 
 
 def driver_vendors(case: Case) -> dict[str, str]:
-    """Vendor -> one of its packages of the driver, or of what the fabric here needs at the driver's version."""
+    """Vendor -> one of its packages of the driver, or of what the fabric here needs in its version."""
     packages = known(case.host.packages)
     named = [p for p in (packages.installed if packages else ()) if p.origin]
     tied = _TIED if fabric_kind(case) in ("switch", "nvlink5") else ()
@@ -245,7 +245,7 @@ def keyless_entries(case: Case) -> tuple[str, ...]:
 
 
 def entries_of_unread_keys(case: Case) -> tuple[str, ...]:
-    """Files of entries of the GPU stack whose key nobody looked for: apt's common keyrings, rpm's database."""
+    """Files of entries of the GPU stack whose key nobody looked for: apt's common ones, rpm's database."""
     return tuple(
         entry.file
         for entry in known(case.host.machine.repositories) or ()

@@ -57,6 +57,7 @@ class Catalogue:
         self.sets = self._here(edition.package_sets)
         self.versions = self._here(edition.package_versions)
         self._families = edition.package_families
+        self._all_versions = edition.package_versions
 
     def _here(self, rows: tuple[_Placed, ...]) -> tuple[_Placed, ...]:
         return tuple(
@@ -94,21 +95,43 @@ class Catalogue:
             words = " ".join(word for word in (part, version, flavour) if word)
             raise UsageError(
                 f"packages.yaml has no package names of {words} for {self.place}",
-                hints=("`mopt-doctor matrix show` lists what this edition has; an overlay can add rows",),
+                hints=(*self._elsewhere(part, version), "an overlay can add rows of the site's own"),
             )
         return row
 
     def version_of(self, part: Part, version: str, *, cuda: str = "") -> str:
         """The package version of a component's version. Raises UsageError where no row has it."""
-        for row in self._of_cuda(part, version, cuda):
-            for written, package in row.versions.items():
-                if Dotted(written) == Dotted(version):
-                    return filled(package, {"dist": row.dists.get(self.system, "")} if row.dists else {})
+        row = self.row_of(part, version, cuda=cuda)
+        if row is not None:
+            dist = {"dist": row.dists.get(self.system, "")} if row.dists else {}
+            return filled(_package(row, version), dist)
         known = ", ".join(self.versions_of(part)) or "none"
         for_cuda = f" for CUDA {cuda}" if any(row.cuda for row in self.versions if row.part == part) else ""
         raise UsageError(
             f"packages.yaml has no package version of {part} {version}{for_cuda} for {self.place}",
-            hints=(f"known there: {known}", f"name one of them in the goal: `{part}==VERSION`"),
+            hints=(
+                f"known there: {known}",
+                *self._elsewhere(part, version),
+                f"name one of them in the goal: `{part}==VERSION`",
+            ),
+        )
+
+    def row_of(self, part: Part, version: str, *, cuda: str = "") -> PackageVersions | None:
+        """The row that has a component's version; None where no row has it."""
+        return next((row for row in self._of_cuda(part, version, cuda) if _package(row, version)), None)
+
+    def _elsewhere(self, part: Part, version: str) -> tuple[str, ...]:
+        """Another origin that has it here."""
+        return tuple(
+            f"`--origin {origin}` has {part} {version} here"
+            for origin in ("nvidia", "canonical")
+            if any(
+                row.part == part
+                and origin in row.origins
+                and self.system in row.systems
+                and _package(row, version)
+                for row in self._all_versions
+            )
         )
 
     def versions_of(self, part: Part) -> tuple[str, ...]:
@@ -118,7 +141,7 @@ class Catalogue:
 
     def _of_cuda(self, part: Part, version: str, cuda: str) -> list[PackageVersions]:
         """Rows with the version; where it is built for several CUDAs, those of this one, or of its major."""
-        rows = [row for row in self.versions if row.part == part and version in row.versions]
+        rows = [row for row in self.versions if row.part == part and _package(row, version)]
         if not any(row.cuda for row in rows) or not cuda:
             return rows
         same = [row for row in rows if Dotted(row.cuda) == Dotted(cuda)]
@@ -132,6 +155,12 @@ class Catalogue:
     def repositories_of(self, parts: frozenset[Part]) -> tuple[RepositoryRow, ...]:
         """The repositories that these parts are taken from."""
         return tuple(row for row in self.repositories if parts.intersection(row.parts))
+
+
+def _package(row: PackageVersions, version: str) -> str:
+    """The package version of a row, however many zeros the version is written with; empty if it has none."""
+    wanted = Dotted(version)
+    return next((package for written, package in row.versions.items() if Dotted(written) == wanted), "")
 
 
 def _takes(versions: str, version: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from doctor.core.lower.ground import Ground
-from doctor.core.lower.packages import names_of, transaction, unlocked, wanted_of
+from doctor.core.lower.packages import doubts, names_of, transaction, unlocked, wanted_of
 from doctor.core.lower.ready import driver_set
 from doctor.core.rows.install import PackageSet, Part
 from doctor.core.stages import (
@@ -43,6 +43,7 @@ def driver(ground: Ground) -> Stage:
         "driver",
         (*wanted, *modules),
         beside=names_of(ground, row, ground.driver),
+        extra=_with_kernels(ground) if modules else (),
         why=f"driver {ground.driver}, {ground.flavour} modules",
     )
     packages = (*first, *main)
@@ -57,7 +58,7 @@ def driver(ground: Ground) -> Stage:
         else (FileEntry(path=_PREFERENCE, state="absent"),),
         services=Services(stop=_USERS, start=row.units, enable=row.units),
         kernel=KernelSpec(kernels=ground.kernels, module_version=ground.driver, load=_LOAD, unload=_UNLOAD),
-        reboot=Reboot(when="if_module_differs"),
+        reboot=Reboot(when="if_module_differs", reload_instead=ground.choices.reload),
         verify=_verify(ground, wanted),
     )
 
@@ -69,6 +70,12 @@ def _signed_modules(ground: Ground) -> tuple[PackageVersion, ...]:
         return ()
     found = [p for k in ground.kernels for p in wanted_of(ground, row, ground.driver, kernel=k)]
     return tuple(dict.fromkeys(found))
+
+
+def _with_kernels(ground: Ground) -> tuple[str, ...]:
+    """What signed modules may bring: the kernel that they are for."""
+    family = ground.catalogue.family("kernel-modules")
+    return family.extra_allowed if family else ()
 
 
 def _lock_set(ground: Ground) -> PackageSet | None:
@@ -105,7 +112,7 @@ def _why(ground: Ground, row: PackageSet, lock: PackageSet | None) -> tuple[str,
         found.append(f"locked by `{lock.id}`")
     if row.stream:
         found.append("from the module stream of its branch")
-    return tuple(found)
+    return (*found, *doubts(ground, "driver", ground.driver))
 
 
 def _verify(ground: Ground, wanted: tuple[PackageVersion, ...]) -> tuple[Verify, ...]:
@@ -140,11 +147,13 @@ def fabric_parts(ground: Ground) -> tuple[Part, ...]:
         if kind.is_nvswitch and product is not None:
             fabrics.add(product.fabric or "nvswitch")
     found: list[Part] = []
-    if ground.version("fabric-manager") and fabrics != {"rack"}:
+    if ground.stack.components.get("fabric-manager") and fabrics != {"rack"}:
         found.append("fabric")
     if "nvlink5" in fabrics:
         found.append("nvlink5")
-    if ground.version("imex") or "rack" in fabrics:
+        if ground.catalogue.find("nvsdm", ground.driver):
+            found.append("nvsdm")
+    if ground.stack.components.get("imex") or "rack" in fabrics:
         found.append("imex")
     return tuple(found)
 
@@ -175,7 +184,10 @@ def fabric(ground: Ground) -> Stage:
     units = tuple(dict.fromkeys(unit for row in sets.values() for unit in row.units))
     return Stage(
         id="fabric",
-        why=tuple(f"set `{row.id}`" for row in sets.values()),
+        why=(
+            *(f"set `{row.id}`" for row in sets.values()),
+            *(doubts(ground, "fabric", ground.driver) if sets else ()),
+        ),
         unlock=unlocked(ground, packages),
         packages=packages,
         files=(_UMAD,) if "nvlink5" in parts else (),

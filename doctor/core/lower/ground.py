@@ -34,6 +34,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Repository -> address (or `file:NAME` among the role's files) of its key, and `#FINGERPRINT`."""
     change_origin: bool = False
     """Packages of another origin are replaced, where that would otherwise be refused."""
+    reload: bool = False
+    """Modules are loaded again instead of a reboot, where nothing uses them."""
     engine_root: str = "/opt/mopt-doctor/engines"
     index_url: str = ""
     extra_index_url: str = ""
@@ -71,9 +73,12 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def version(self, component: str) -> str:
         """What the stack has of a component; empty where it is none of the host's business."""
         raw = self.stack.components.get(component, "")
-        if component in _OF_THE_ENVIRONMENT and component not in self.wanted:
+        if component in self.wanted or not raw:
+            return raw
+        if component in _OF_THE_ENVIRONMENT:
             return ""
-        return raw
+        # What stays as it is and was not asked for is left alone, whatever packages it came in.
+        return "" if self.target.version(component) == raw else raw
 
     @cached_property
     def wanted(self) -> frozenset[str]:
@@ -82,11 +87,15 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def driver(self) -> str:
+        """The driver to be installed; empty where the one that is there stays."""
+        modules = self.target.version("kernel-modules")
+        if "kernel-modules" in self.wanted or modules not in ("", self.flavour):
+            return self.stack.components.get("driver", "")
         return self.version("driver")
 
     @property
     def flavour(self) -> str:
-        return self.version("kernel-modules") or "open"
+        return self.stack.components.get("kernel-modules") or "open"
 
     @cached_property
     def cuda(self) -> str:
@@ -96,7 +105,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def driver_cuda_major(self) -> str:
         """Of the highest CUDA that the driver speaks."""
-        branch = self.matrix.branch(Dotted(self.driver)) if self.driver else None
+        driver = self.stack.components.get("driver", "")
+        branch = self.matrix.branch(Dotted(driver)) if driver else None
         return (
             str(branch.cuda_version.major) if branch and branch.cuda_version else self.cuda.partition(".")[0]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from doctor.core.lower.ground import Ground
-from doctor.core.lower.packages import names_of, transaction, unlocked, wanted_of
+from doctor.core.lower.packages import doubts, names_of, transaction, unlocked, wanted_of
 from doctor.core.rows.install import Part
 from doctor.core.stages import PackageVersion, Services, Stage, StageId, Transaction, Verify
 
@@ -76,7 +76,7 @@ def _stage(ground: Ground, stage: StageId, parts: tuple[Part, ...]) -> Stage:
         verify += tuple(
             Verify(kind="package_version", subject=p.name, want=p.version) for p in wanted if p.version
         )
-        why += (f"{part} {version}",)
+        why += (f"{part} {version}", *doubts(ground, part, version))
     return Stage(id=stage, why=why, unlock=unlocked(ground, packages), packages=packages, verify=verify)
 
 

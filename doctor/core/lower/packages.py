@@ -10,10 +10,10 @@ from doctor.core.rows.install import PackageSet, Part
 from doctor.core.stages import PackageVersion, Transaction
 from doctor.core.versions import Deb, Rpm
 
-__all__ = ["is_there", "names_of", "transaction", "unlocked", "wanted_of"]
+__all__ = ["doubts", "is_there", "names_of", "transaction", "unlocked", "wanted_of"]
 
-#: Libraries of a driver that live on under the name of another branch: `libnvidia-decode-580`.
-_COMPANION = re.compile(r"((?:libnvidia|xserver-xorg-video-nvidia)[a-z0-9-]*?)(?:-\d{3})?(?:-server)?")
+#: What branch and origin add to a name: `libnvidia-decode-580-server`.
+_BRANCHED = re.compile(r"(.+?)(?:-\d{3})?(?:-server)?")
 
 
 def wanted_of(ground: Ground, row: PackageSet, version: str, **more: str) -> tuple[PackageVersion, ...]:
@@ -34,24 +34,37 @@ def _values(version: str) -> dict[str, str]:
     return {"version": version, "major": parts[0], "dashed": "-".join(parts[:2])}
 
 
+def doubts(ground: Ground, part: Part, version: str) -> tuple[str, ...]:
+    """What the plan rests on and nobody read in a repository; the transaction's simulation settles it."""
+    row = ground.catalogue.row_of(part, version, cuda=ground.cuda)
+    if row is None or row.confidence != "unverified":
+        return ()
+    return (f"no index was read for the package version of {part} {version}: it may differ there",)
+
+
 def names_of(ground: Ground, row: PackageSet, version: str) -> tuple[str, ...]:
     """Globs of the names that belong to a set besides its own."""
     values = {**ground.values, **_values(version)}
     return tuple(filled(glob, values) for glob in row.beside)
 
 
-def transaction(
+def transaction(  # noqa: PLR0913 - a set, and what is around it
     ground: Ground,
     part: Part,
     wanted: tuple[PackageVersion, ...],
     *,
     beside: tuple[str, ...] = (),
+    extra: tuple[str, ...] = (),
     why: str = "",
 ) -> tuple[Transaction, ...]:
-    """What brings these packages, and takes away what the part had under other names; none if all is so."""
+    """What brings these packages, and takes away what the part had under other names; none if all is so.
+
+    `extra` may come in by dependencies, besides what the part's family allows.
+    """
     family = ground.catalogue.family(part)
     removed = _outdated(ground, family.names if family else (), wanted, beside)
-    wanted = (*wanted, *_companions(ground, wanted, removed, beside))
+    stems = family.companions if family else ()
+    wanted = (*wanted, *_companions(ground, wanted, removed, beside, stems))
     if all(is_there(ground, package) for package in wanted) and not removed:
         return ()
     return (
@@ -59,7 +72,7 @@ def transaction(
             install=wanted,
             remove=removed,
             allow_downgrade=any(_is_lower(ground, package) for package in wanted),
-            extra_allowed=_extra(ground, family.extra_allowed if family else (), wanted),
+            extra_allowed=_extra(ground, (*(family.extra_allowed if family else ()), *extra), wanted),
             why=why,
         ),
     )
@@ -97,11 +110,15 @@ def _outdated(
 
 
 def _companions(
-    ground: Ground, wanted: tuple[PackageVersion, ...], removed: tuple[str, ...], beside: tuple[str, ...]
+    ground: Ground,
+    wanted: tuple[PackageVersion, ...],
+    removed: tuple[str, ...],
+    beside: tuple[str, ...],
+    stems: tuple[str, ...],
 ) -> tuple[PackageVersion, ...]:
     """Packages that move along: at the old version of the set, or under the name of the old branch."""
     installed = ground.installed or {}
-    mine = {package.name: package for package in wanted}
+    mine = {package.name for package in wanted}
     version = next((package.version for package in wanted if package.version), "")
     old = {v for name in mine for v in installed.get(name, ())} - {version}
     found = {
@@ -111,13 +128,11 @@ def _companions(
     }
     branch = ground.values["branch"]
     for name in removed:
-        stem = _COMPANION.fullmatch(name)
-        if stem is None:
-            continue
-        for other in (stem.group(1), f"{stem.group(1)}-{branch}", f"{stem.group(1)}-{branch}-server"):
-            if other not in mine and fits(other, beside):
-                found.add(other)
-                break
+        match = _BRANCHED.fullmatch(name)
+        stem = match.group(1) if match else name
+        if stem in stems:
+            names = (stem, f"{stem}-{branch}", f"{stem}-{branch}-server")
+            found.update([other for other in names if other not in mine and fits(other, beside)][:1])
     return tuple(PackageVersion(name=name, version=version) for name in sorted(found))
 
 

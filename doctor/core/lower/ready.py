@@ -151,14 +151,12 @@ def kernel(ground: Ground) -> Stage:
     row = driver_set(ground)
     headers = _headers(ground) if row.uses_dkms else ()
     compilers = _compilers(ground) if row.uses_dkms else ()
-    packages = (
-        *(
-            transaction(ground, "headers", headers, why="headers of each kernel that can boot")
-            if headers
-            else ()
-        ),
-        *(transaction(ground, "compiler", compilers, why="the compiler of the kernel") if compilers else ()),
+    packages = tuple(
+        one
+        for package in headers
+        for one in transaction(ground, "headers", (package,), why=f"a module build needs {_spec(package)}")
     )
+    packages += transaction(ground, "compiler", compilers, why="the compiler that built the kernel")
     builds = tuple(
         Verify(
             kind="file_exists", subject=f"/lib/modules/{release}/build", why="the module is built against it"

@@ -18,28 +18,32 @@ from doctor.core.matrix import Matrix
 from doctor.core.rows.install import ForeignPackage
 from doctor.core.stages import Refusal
 
-__all__ = ["installed_origins", "is_key_enrolled", "refusals"]
+__all__ = ["installed_origins", "is_key_enrolled", "machine_refusals", "refusals"]
 
 #: In the subject of a machine owner key: Ubuntu's own, and that of upstream's dkms.
 _KEY_WORDS = ("secure boot module signature key", "dkms module signing key")
 
+#: Whose driver it is -> the cause.
+_OWNERS = {
+    "dgx-os": "plan.dgx_os",
+    "jetpack": "plan.jetson",
+    "vgpu-guest": "vgpu.wrong_driver_type",
+    "windows": "container.wsl_linux_driver_shadow",
+}
+
 
 def refusals(ground: Ground) -> tuple[Refusal, ...]:
-    """All of them, the most fundamental first."""
-    found = [
-        *_owner(ground),
-        *_place(ground),
-        *_no_rows(ground),
-        *_no_gpu(ground),
-        *_containers(ground),
-        *_runfile(ground),
-        *_foreign(ground),
-        *_origins(ground),
-        *_kernel(ground),
-    ]
+    """Why nothing is done: that of the machine, else every one of what is installed, else the signature's."""
+    found = machine_refusals(ground)
     if not found:
-        found += _signature(ground)
-    return tuple(found)
+        looks = (_no_gpu, _vgpu_host, _containers, _runfile, _foreign, _origins, _kernel)
+        found = tuple(one for look in looks for one in look(ground))
+    return found or tuple(_signature(ground))
+
+
+def machine_refusals(ground: Ground) -> tuple[Refusal, ...]:
+    """What needs no stack: whose machine this is, and whether there are packages for it."""
+    return next((found for look in (_owner, _place, _no_rows) if (found := tuple(look(ground)))), ())
 
 
 # --- somebody else's ------------------------------------------------------------------------------
@@ -47,12 +51,11 @@ def refusals(ground: Ground) -> tuple[Refusal, ...]:
 
 def _owner(ground: Ground) -> Iterator[Refusal]:
     """DGX OS, WSL2, vGPU guests, Jetson: the driver comes from elsewhere."""
-    kind = ground.target.driver_kind
-    if known(ground.host.system.platform) == "dgx_os":
-        kind = "dgx-os"
+    platform = known(ground.host.system.platform) or ""
+    kind = {"dgx_os": "dgx-os", "jetson": "jetpack"}.get(platform, ground.target.driver_kind)
     row = next((row for row in ground.matrix.edition.owners if row.driver_kind == kind), None)
     if row is not None:
-        yield Refusal(cause=row.id, text=row.fact, way_out=row.instead)
+        yield Refusal(cause=_OWNERS[row.driver_kind], text=row.fact, way_out=row.instead)
 
 
 def _place(ground: Ground) -> Iterator[Refusal]:
@@ -83,6 +86,20 @@ def _no_gpu(ground: Ground) -> Iterator[Refusal]:
             cause="system.no_nvidia_gpu",
             text="there is no NVIDIA GPU on the bus of this host",
             way_out="check slot, power and firmware settings; or plan a goal without a driver",
+        )
+
+
+def _vgpu_host(ground: Ground) -> Iterator[Refusal]:
+    """The vGPU manager is another package of the driver, and goes with the guests' branch."""
+    modules = {module.name for module in known(ground.host.kernel.modules) or ()}
+    cards = {device.address for device in ground.host.gpus_on_bus}
+    slices = [d for d in known(ground.host.pci) or () if d.is_gpu and d.address not in cards]
+    if ground.driver and ("nvidia_vgpu_vfio" in modules or slices):
+        sign = f"`{slices[0].address}` is a slice of a GPU" if slices else "`nvidia_vgpu_vfio` is loaded"
+        yield Refusal(
+            cause="plan.vgpu_host",
+            text=f"{sign}: the driver of this host is the vGPU manager, which no repository here has",
+            way_out="take the vGPU manager of the branch wanted from NVIDIA's licensing portal",
         )
 
 
@@ -137,7 +154,7 @@ def _foreign(ground: Ground) -> Iterator[Refusal]:
         )
         if hits and row.says not in told:
             told.add(row.says)
-            yield Refusal(cause=row.id, text=f"`{hits[0]}` is installed: {row.says}", way_out=row.way_out)
+            yield Refusal(cause=row.cause, text=f"`{hits[0]}` is installed: {row.says}", way_out=row.way_out)
 
 
 def _is_foreign(row: ForeignPackage, name: str, version: str, vendor: str) -> bool:

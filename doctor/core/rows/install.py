@@ -31,6 +31,7 @@ Part = Literal[
     "kernel-modules",
     "fabric",
     "nvlink5",
+    "nvsdm",
     "imex",
     "cuda-toolkit",
     "cudnn",
@@ -127,7 +128,11 @@ class PackageFamily(Row, frozen=True, kw_only=True):
     part: Part
     kind: Literal["deb", "rpm"]
     names: tuple[str, ...] = ()
-    """Globs; with `!` in front: what is none of it. An installed one that a set does not name goes."""
+    """Globs; with `!` in front: what is none of it. An installed one that a set does not name goes: none for
+    packages that others have a use for, such as compilers and headers of other kernels."""
+    companions: tuple[str, ...] = ()
+    """Names without a branch that no set brings by itself: where one is installed under the old branch's
+    name, the new branch's comes in its place."""
     extra_allowed: tuple[str, ...] = ()
     """Globs of what dependency solving may add to a set of the part."""
 
@@ -142,6 +147,7 @@ class ForeignPackage(Row, frozen=True, kw_only=True):
     """Globs of package versions that tell them from others of the name. Empty: the name is enough."""
     vendors: tuple[str, ...] = ()
     """Words in the vendor or maintainer that tell them from others of the name."""
+    cause: str
     says: str
     way_out: str
 

@@ -108,7 +108,22 @@ class Apt:
             flags.append("--allow-downgrades")
         recommends = "true" if request.get("weak") else "false"
         flags += ["-o", "APT::Install-Recommends=" + recommends]
+        flags += self._preferred(request)
         return self._get(*(flags + list(more) + ["install"] + self._words(request, present)))
+
+    def _preferred(self, request):
+        """A dry run has no branch lock on disk yet: what has the very version of a wanted package is preferred."""
+        if not request.get("prefer"):
+            return []
+        shape = "Package: *\nPin: version %s\nPin-Priority: 1000\n"
+        text = "\n".join(shape % version for version in request["prefer"])
+        own = os.path.join(self.root, "etc/apt/preferences")
+        if os.path.isfile(own):
+            with open(own) as file:
+                text += "\n" + file.read()
+        with open(request["prefer_in"], "w") as file:
+            file.write(text)
+        return ["-o", "Dir::Etc::preferences=" + request["prefer_in"]]
 
     @staticmethod
     def _words(request, present):

@@ -6,11 +6,13 @@ Python 3.6 syntax, no Ansible.
 """
 
 import fnmatch
+import json
 import os
 import re
 import shutil
 import subprocess
 import time
+import traceback
 
 __all__ = ["Dnf", "Failed"]
 
@@ -140,7 +142,38 @@ class Dnf:
         return base
 
     def _guarded(self, act):
-        """Runs an act of dnf; waits for its lock, and turns what it raises into Failed."""
+        """Runs an act of dnf in a child: libdnf takes its plugins once a process. What scriptlets print goes to the log."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            try:
+                if self.log is not None:
+                    for number in (1, 2):
+                        os.dup2(self.log.fileno(), number)
+                try:
+                    answer = {"value": self._caught(act)}
+                except Failed as fault:
+                    answer = {"failed": fault.text, "unknown": fault.unknown}
+                except BaseException:
+                    answer = {"failed": traceback.format_exc()[-4000:], "unknown": False}
+                with os.fdopen(writing, "w") as pipe:
+                    json.dump(answer, pipe)
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            text = pipe.read()
+        os.waitpid(child, 0)
+        if not text:
+            raise Failed("dnf's process ended without an answer: it was killed, or ran out of memory")
+        answer = json.loads(text)
+        if "failed" in answer:
+            raise Failed(answer["failed"], unknown=answer["unknown"])
+        return answer["value"]
+
+    def _caught(self, act):
+        """Waits for dnf's lock, and turns what it raises into Failed."""
         import dnf.exceptions
         import libdnf
 

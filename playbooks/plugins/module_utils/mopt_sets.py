@@ -64,7 +64,7 @@ def unmet(install, remove, present):
 def deviations(changes, request, present, held=()):
     """Sentences: each change that nobody asked for, each wish that would not come true. None: plan and simulation agree."""
     wanted = {w["name"]: plain(w.get("version") or "") for w in request["install"]}
-    removed = set(request["remove"])
+    removed = set(request["remove"]) | set(request.get("also_gone", ()))
     extra = request.get("extra_allowed", ())
     unlock = request.get("unlock", ())
     found = []

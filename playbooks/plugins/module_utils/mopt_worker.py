@@ -1,6 +1,6 @@
 """Carries out one package transaction apart from the connection that asked for it. Python 3.6 syntax, no Ansible.
 
-`python3 -I FOLDER/worker simulate|run FOLDER`: reads `FOLDER/request.json`, writes `FOLDER/result.json`. A run
+`python3 -I FOLDER/worker simulate|update|run FOLDER`: reads `FOLDER/request.json`, writes its answer beside it. A run
 holds a lock, so that two never meet, and says in `FOLDER/state.json` who it is: one that lost its caller is
 found again.
 """
@@ -59,6 +59,15 @@ def simulate(request, log=None):
     answer["deviations"] = mopt_sets.deviations(answer["changes"], request, present, manager.held())
     answer["finishes"] = unfinished
     return answer
+
+
+def update(request, log=None):
+    """Reads package lists or metadata anew."""
+    try:
+        manager_of(request, log).update()
+    except (mopt_apt.Failed, mopt_dnf.Failed) as fault:
+        return {"failed": fault.text}
+    return {"failed": ""}
 
 
 def _ours(broken, request):
@@ -172,6 +181,8 @@ def main(argv):
         try:
             if act == "simulate":
                 answer = simulate(request, log)
+            elif act == "update":
+                answer = update(request, log)
             else:
                 _write(os.path.join(folder, "state.json"), {"pid": os.getpid(), "start": start_of(os.getpid())})
                 lock = _locked(request)
@@ -182,7 +193,7 @@ def main(argv):
                     answer = run(request, folder, log)
         except Exception:
             answer = {"failed": traceback.format_exc()[-4000:], "outcome": "unknown", "changes": [], "deviations": []}
-    _write(os.path.join(folder, "simulated.json" if act == "simulate" else "result.json"), answer)
+    _write(os.path.join(folder, "result.json" if act == "run" else act + "d.json"), answer)
     return 0
 
 

@@ -22,6 +22,12 @@ options:
   weak: {description: Take recommended packages too., type: bool, default: false}
   keep_in: {description: Folder for the packages that are taken away., type: path, default: ''}
   repositories_pending: {description: Check mode only. A repository is not added yet., type: bool, default: false}
+  refresh: {description: Only read the package lists anew. Never done in check mode., type: bool, default: false}
+  earlier:
+    description: Transactions of the plan that come before. In check mode what they bring and take counts as allowed.
+    type: list
+    elements: dict
+    default: []
   lock_timeout_s: {description: How long to wait for the package manager's lock., type: int, default: 300}
   timeout_s: {description: How long to wait for the run. It goes on afterwards., type: int, default: 5400}
   state_in: {description: Folder of requests and results., type: path, default: /var/lib/mopt-doctor/transactions}
@@ -101,14 +107,14 @@ def _environment():
     return {"PATH": PATH, "LC_ALL": "C", "HOME": "/root"}
 
 
-def _simulated(module, python, folder):
+def _asked(module, python, folder, act):
     done = subprocess.run(
-        _argv(python, folder, "simulate"),
+        _argv(python, folder, act),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment(),
     )  # fmt: skip
-    answer = _read(os.path.join(folder, "simulated.json"))
+    answer = _read(os.path.join(folder, act + "d.json"))
     if answer is None:
-        module.fail_json(msg="the simulation ended without an answer: " + done.stdout.decode("utf-8", "replace")[-2000:])
+        module.fail_json(msg="`" + act + "` ended without an answer: " + done.stdout.decode("utf-8", "replace")[-2000:])
     return answer
 
 
@@ -165,7 +171,7 @@ def _fail(module, what, text, **more):
 def _judged(module, answer, parameters):
     """Ends the module unless the simulation is the plan and there is something to do."""
     if answer["failed"]:
-        if module.check_mode and parameters["repositories_pending"] and answer["unknown"]:
+        if module.check_mode and parameters["repositories_pending"]:
             planned = [{"name": w["name"], "before": "", "after": w.get("version") or "?"} for w in parameters["install"]]
             module.exit_json(
                 changed=True, simulated=False, changes=planned, broken=answer["broken"],
@@ -185,6 +191,27 @@ def _judged(module, answer, parameters):
                          finishes=answer.get("finishes", []))  # fmt: skip
 
 
+def _foresee(request, earlier):
+    """What earlier transactions of the plan do is not done yet, so that this simulation would do it by the way."""
+    for one in earlier:
+        request["extra_allowed"] = request["extra_allowed"] + [w["name"] for w in one["install"]] + list(one["extra_allowed"])
+        request["also_gone"] = request.get("also_gone", []) + list(one["remove"])
+    if earlier and request["manager"] == "apt":
+        request["prefer"] = sorted({w["version"] for w in request["install"] if w.get("version")})
+
+
+def _refresh(module, python, request):
+    """The lists anew, or the reason why they cannot be had."""
+    if module.check_mode:
+        module.exit_json(changed=False, changes=[], broken={})
+    folder = os.path.join(module.tmpdir, "refresh")
+    _prepare(folder, request)
+    answer = _asked(module, python, folder, "update")
+    if answer["failed"]:
+        _fail(module, "the package lists cannot be read anew", answer["failed"], changes=[], broken={}, outcome="unchanged")
+    module.exit_json(changed=False, changes=[], broken={})
+
+
 def main():
     spec = {
         "manager": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
@@ -196,6 +223,8 @@ def main():
         "weak": {"type": "bool", "default": False},
         "keep_in": {"type": "path", "default": ""},
         "repositories_pending": {"type": "bool", "default": False},
+        "refresh": {"type": "bool", "default": False},
+        "earlier": {"type": "list", "elements": "dict", "default": []},
         "lock_timeout_s": {"type": "int", "default": 300},
         "timeout_s": {"type": "int", "default": 5400},
         "state_in": {"type": "path", "default": "/var/lib/mopt-doctor/transactions"},
@@ -208,13 +237,18 @@ def main():
     fields = ("manager", "install", "remove", "allow_downgrade", "extra_allowed", "unlock", "weak", "keep_in", "lock_timeout_s")
     request = {name: parameters[name] for name in fields}
     request["may_update"] = not module.check_mode
+    if module.check_mode:
+        _foresee(request, parameters["earlier"])
+    if parameters["refresh"]:
+        _refresh(module, python, request)
     ident = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:12]
     folder = os.path.join(parameters["state_in"], ident)
     if module.check_mode:
         folder = os.path.join(module.tmpdir, "simulation")
+        request["prefer_in"] = os.path.join(folder, "preferences")
     if module.check_mode or not _is_running(folder):
         _prepare(folder, request)
-        _judged(module, _simulated(module, python, folder), parameters)
+        _judged(module, _asked(module, python, folder, "simulate"), parameters)
         _start(python, folder, ident)
     answer = _wait(module, folder, parameters["timeout_s"])
     more = {k: answer.get(k) for k in ("changes", "broken", "kept", "missing", "outcome")}

@@ -302,3 +302,10 @@ def test_an_engine_that_nobody_asked_is_not_blamed() -> None:
     host = serving(other("docker"), toolkit_config=config(mode="legacy"), char_links=False)
     warned = [f.id for f in answer(host).findings if f.status == "warn" and f.area == "container"]
     assert warned == []
+
+
+def test_what_has_happened_stands_before_what_may_happen() -> None:
+    host = put(LEGACY, "containers.selinux", "enforcing")
+    host = put(host, "containers.selinux_denials", DENIAL)
+    advice = [a.id for a in answer(host).advice]
+    assert advice == ["container.selinux_denied", "container.cgroup_device_loss"]

@@ -16,6 +16,7 @@ from tests.core.hosts import (
     REASONS,
     RELEASE,
     SECOND,
+    answer,
     at,
     device,
     devices,
@@ -52,6 +53,9 @@ def kernels(*entries: tuple[str, dict[str, Any]]) -> tuple[object, ...]:
 
 
 NO_MODULE = {"nvidia_modules": known_of(())}
+IGNORED = ("legacy_gpu", "NVRM: The 595.71.05 NVIDIA driver will ignore this GPU.")
+PLACE = "nvidia_vma_access+0x8b/0x2a0 [nvidia]"
+OOPS = ("oops", f"BUG: kernel NULL pointer dereference, address: 0000000000000030, stopped at {PLACE}")
 
 MODULE_ON_DISK: dict[str, tuple[Host, Status, str]] = {
     "a file": (healthy(), "pass", f"/lib/modules/{RELEASE}/updates/dkms/nvidia.ko.zst` 580.178.04"),
@@ -62,7 +66,21 @@ MODULE_ON_DISK: dict[str, tuple[Host, Status, str]] = {
     ),
     "loaded without any kernel directory": (put(healthy(), "kernel.installed", ()), "pass", "loaded"),
     "not loaded, no file": (UNBUILT, "fail", "none"),
-    "not loaded, no directory for this kernel": (put(UNLOADED, "kernel.installed", ()), "fail", "none"),
+    "not loaded, no directory for this kernel": (
+        put(UNLOADED, "kernel.installed", kernels((OTHER_RELEASE, {}))),
+        "fail",
+        "none",
+    ),
+    "not loaded, no directory for this kernel, and the driver spoke": (
+        put(said(UNLOADED, IGNORED), "kernel.installed", kernels((OTHER_RELEASE, {}))),
+        "unknown",
+        "no file was found",
+    ),
+    "not loaded, nothing below `/lib/modules`": (
+        put(UNLOADED, "kernel.installed", ()),
+        "unknown",
+        "no file was found",
+    ),
     "not loaded, module directories not read": (
         without(UNLOADED, ["kernel.installed"], "denied"),
         "unknown",
@@ -402,3 +420,8 @@ def test_a_refusal_without_an_address_counts_where_no_card_works() -> None:
     silent = without(healthy(), ["pci", "driver.nvml", "driver.smi", "cuda.probe"])
     expect(said(silent, word), "kernel.messages", "fail", "legacy_gpu")
     expect(said(healthy(), word), "kernel.messages", "pass", "legacy_gpu")
+
+
+def test_a_fault_of_the_kernel_in_the_drivers_module_is_told_though_all_works() -> None:
+    expect(said(healthy(), OOPS), "kernel.messages", "warn", "oops", "nvidia_vma_access")
+    assert answer(said(healthy(), OOPS)).verdict == "ready"

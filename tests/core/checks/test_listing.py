@@ -195,3 +195,16 @@ def test_cards_on_one_bus_of_a_virtual_machine_are_cards() -> None:
 def test_a_witness_that_stopped_at_an_error_and_lists_nothing_has_not_answered() -> None:
     host = stopped(f"Unable to determine the device handle for GPU1: {SECOND}: Unknown Error")
     expect(host, "driver.nvml", "unknown", "", "stopped at an error", why=SECOND)
+
+
+BAR = ("bar", f"NVRM: This PCI I/O region is invalid: BAR1 is 0M @ 0x0 (PCI:{SECOND})", SECOND)
+KERNELS_BAR = ("bar", f"pci {SECOND}: BAR 6: failed to assign [mem size 0x00080000 pref]", SECOND)
+
+
+def test_where_the_bus_is_hidden_a_card_without_a_memory_window_fails() -> None:
+    host = without(said(ONE, BAR), ["pci"])
+    expect(host, "driver.gpu_count", "fail", SECOND, "does not list it")
+    # Whether the card has fallen off the bus, the bus alone tells.
+    assert [(c.id, c.tied_with) for c in answer(host).causes] == [("unknown", ("firmware.bar_or_above4g",))]
+    assert answer(without(said(healthy(), BAR), ["pci"])).verdict == "ready"
+    assert answer(without(said(ONE, KERNELS_BAR), ["pci"])).verdict == "ready"

@@ -29,7 +29,7 @@ CASES: dict[str, tuple[str, Host, Status, str, str]] = {
         "Signed-By",
     ),
     "the same entry twice": ("system.repositories", sources(entry(), entry(OLDER)), "pass", "", "2 read"),
-    "keys there": ("system.repository_keys", sources(entry(key_present=True)), "pass", "", "each one"),
+    "keys there": ("system.repository_keys", sources(entry(key_present=True)), "pass", "", "is there"),
     "no key named": ("system.repository_keys", sources(entry(signed_by="")), "skip", "", "no entry names"),
     "key missing": (
         "system.repository_keys",

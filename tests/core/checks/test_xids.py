@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from doctor.core.finding import Status
-from doctor.core.host import Host
+from doctor.core.host import AbsentReason, Host
 from tests.core.hosts import (
     FIRST,
     NOT_THERE,
@@ -25,6 +25,7 @@ from tests.core.hosts import (
     said,
     without,
 )
+from tests.core.hosts_fabric import hgx
 from tests.core.pairs_machine import (
     GSP_TIMEOUT,
     LINK_FATAL,
@@ -103,7 +104,7 @@ CASES: dict[str, tuple[Host, Status, str]] = {
     "contained": (events(healthy(), xid_text(94)), "pass", "Xid 94"),
     # links: the word decides
     "link fatal": (events(UNTOLD, LINK_FATAL), "fail", "Xid 145"),
-    "link fatal, the driver asks for nothing": (events(healthy(), LINK_FATAL), "warn", "Xid 145"),
+    "link fatal, the driver asks for nothing": (events(healthy(), LINK_FATAL), "fail", "Xid 145"),
     "link not fatal": (events(UNTOLD, LINK_NONFATAL), "pass", "Xid 145"),
     # off the bus is another check's
     "off the bus": (events(healthy(), xid_text(79)), "pass", "Xid 79"),
@@ -246,3 +247,20 @@ def test_a_hang_that_cuda_shows_is_named_with_what_follows() -> None:
 def test_every_event_of_a_burst_is_counted_once() -> None:
     host = events(healthy(), *[xid_text(31)] * 5)
     assert [f.found for f in findings(host, "gpu.xid")] == ["Xid 31 (5 times)"]
+
+
+@pytest.mark.parametrize(
+    ("host", "reason", "verdict"),
+    [
+        (hgx(), "denied", "unknown"),
+        (hgx(), "timeout", "unknown"),
+        (hgx(), "not_collected", "ready"),
+        (healthy(), "denied", "ready"),
+    ],
+)
+def test_a_log_that_was_refused_leaves_the_links_of_a_board_open(
+    host: Host, reason: AbsentReason, verdict: str
+) -> None:
+    blind = without(host, ["kernel.logs"], reason)
+    expect(blind, "gpu.xid", "unknown", "", "no log of this boot")
+    assert answer(blind).verdict == verdict

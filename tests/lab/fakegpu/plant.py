@@ -49,8 +49,8 @@ MODELS = {
     "L4": Gpu(name="NVIDIA L4", device=0x27B8, subsystem=0x16CA10DE, memory_mib=23034, capability=(8, 9), power_limit_w=72, architecture=8),
     "T4": Gpu(name="Tesla T4", device=0x1EB8, subsystem=0x12A210DE, memory_mib=15360, capability=(7, 5), power_limit_w=70, architecture=6),
     "V100": Gpu(
-        name="Tesla V100-SXM2-32GB", device=0x1DB5, subsystem=0x124910DE, memory_mib=32768, capability=(7, 0),
-        open_modules="never", nvlinks=6, architecture=5,
+        name="Tesla V100-PCIE-16GB", device=0x1DB4, subsystem=0x121410DE, memory_mib=16384, capability=(7, 0),
+        open_modules="never", architecture=5,
     ),
 }  # fmt: skip
 

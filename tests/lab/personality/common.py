@@ -49,9 +49,9 @@ def prepare(root: Path, facts: SystemFacts) -> None:
         target = root / "usr/sbin" / name
         target.unlink(missing_ok=True)
         target.symlink_to("/opt/lab/bin/lab-modules")
-    dmesg = root / "usr/bin/dmesg"
-    dmesg.unlink()
-    dmesg.symlink_to("/opt/lab/bin/dmesg")
+    for name in ("dmesg", "systemd-detect-virt"):
+        (root / "usr/bin" / name).unlink()
+        (root / "usr/bin" / name).symlink_to(f"/opt/lab/bin/{name}")
     write(root, "etc/systemd/system/lab-boot.service", (GUEST / "lab-boot.service").read_text())
     wants = root / "etc/systemd/system/sysinit.target.wants"
     wants.mkdir(parents=True, exist_ok=True)
