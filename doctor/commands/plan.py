@@ -169,7 +169,8 @@ def _attempts(catalogue: Catalogue, stack: StackReport, goal: Goal) -> Iterator[
     if stack.components.get("fabric-manager"):
         fabric = {Dotted(text) for text in catalogue.versions_of("fabric")}
         known_versions = tuple(text for text in known_versions if Dotted(text) in fabric)
-    if not chosen or any(Dotted(text) == Dotted(chosen) for text in known_versions):
+    stays = stack.target.version("driver") == chosen and not any(t.component == "driver" for t in goal.terms)
+    if not chosen or stays or any(Dotted(text) == Dotted(chosen) for text in known_versions):
         return
     wanted = [VersionSet(term.spec, "dotted") for term in goal.terms if term.component == "driver"]
     fitting = [text for text in known_versions if all(s.has(Dotted(text)) for s in wanted)]

@@ -116,7 +116,7 @@ def _redacted(document: Document) -> Document:
     """The same with identities replaced, as `collect --redact` replaces them in evidence."""
     from doctor.evidence.redact import redact_text
 
-    name, log = "", ()
+    name, log = "", tuple[str, ...]()
     if isinstance(document, ExplainReport):
         log = tuple(line.text for cause in document.causes for line in cause.matched)
     if isinstance(document, CheckReport):

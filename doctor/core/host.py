@@ -6,7 +6,8 @@ it into `unknown`.
 
 Longer than this project's other files: it is the one vocabulary of facts, declarations only, and a
 reader looks a fact up in one place. What joins GPUs, runs containers, carries tensors and stands
-around the cards lies beside it: `host_fabric`, `host_container`, `host_engine`, `host_network`, `host_machine`.
+around the cards lies beside it: `host_fabric`, `host_container`, `host_engine`, `host_network`,
+`host_machine`.
 """
 
 from __future__ import annotations

@@ -163,7 +163,16 @@ def advice(resolution: Resolution) -> tuple[str, ...]:
             found.append(f"{name} {value} has open bulletins: {', '.join(bulletins)}")
         if is_ended(model, name, value):
             found.append(f"{name} {value} is of a branch without support")
-    return (*found, *_unread(resolution))
+    return (*found, *_untold_kernel(model), *_unread(resolution))
+
+
+def _untold_kernel(model: Model) -> list[str]:
+    """A kernel that is older than every row: nothing speaks for or against a driver on it."""
+    kernel = model.domain("kernel")[0] if "kernel" in model and "driver" in model else None
+    oldest = min((row.kernel for row in model.universe.matrix.edition.kernels), default=None)
+    if not isinstance(kernel, Version) or oldest is None or minor_of(kernel) >= minor_of(oldest):
+        return []
+    return [f"which drivers build on kernel {kernel} no row tells: the oldest is of {oldest}"]
 
 
 def _unread(resolution: Resolution) -> list[str]:

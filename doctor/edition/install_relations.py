@@ -76,7 +76,7 @@ def _judge_systems(located: Located[Any], tables: Tables, faults: Faults) -> Non
 
 def _judge_repository(located: Located[Any], faults: Faults) -> None:
     row = located.row
-    for field, text in (("uri", row.uri), ("key_url", row.key_url)):
+    for field, text in (("uri", row.uri), ("key", row.key)):
         if not text.startswith("https://"):
             faults.add(located.at(field), f"`{text}` is not fetched over https")
     if "{dir}" in row.uri and (lacking := [name for name in row.systems if name not in row.dirs]):

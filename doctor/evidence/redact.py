@@ -90,7 +90,7 @@ def redact_text(
         names[_TEXT_LOG] = encode(lines)
     items = tuple(Item(key=key, status="ok", path=key, bytes=len(data)) for key, data in names.items())
     if evidence is not None:
-        items, names = evidence.meta.items + items, evidence.blobs | names
+        items, names = evidence.meta.items + items, {**evidence.blobs, **names}
     return decode(redact(Evidence(Meta(items=items), names)).blobs["document"])
 
 

@@ -137,6 +137,6 @@ def _short(version: Dotted) -> Dotted:
 def _has_compat(variables: dict[str, str]) -> bool:
     """Whether newer driver libraries come with it: their package, or their folder before all others."""
     return (
-        bool(variables.get("NV_CUDA_COMPAT_PACKAGE"))
+        bool(variables.get("NV_CUDA_COMPAT_PACKAGE") or variables.get("_CUDA_COMPAT_PATH"))
         or _COMPAT.search(variables.get("LD_LIBRARY_PATH", "")) is not None
     )

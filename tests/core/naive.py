@@ -231,6 +231,12 @@ def _kernel(edition: Edition, machine: Machine, stack: dict[str, str]) -> Iterat
         return
     mine, driver = (*numbers(machine.kernel), 0)[:2], numbers(stack["driver"])
     rows = {(*numbers(row.kernel.raw), 0)[:2]: row for row in edition.kernels}
+    for minor, row in rows.items():
+        for level in row.also_in:
+            same_series = (*numbers(level.raw), 0)[:2] == mine
+            if same_series and numbers(level.raw) <= numbers(machine.kernel):
+                later = [rows[other] for other in sorted(rows) if other >= minor]
+                yield from _unbuilt(edition, later, driver, f"a part of {row.kernel}")
     if min(rows) > mine:
         return
     above = [minor for minor in rows if minor >= mine]
@@ -239,15 +245,32 @@ def _kernel(edition: Edition, machine: Machine, stack: dict[str, str]) -> Iterat
         return
     if mine in rows:
         yield from _stable(rows[mine], machine, driver)
-    row = rows[min(above)]
-    build = next((b for b in row.builds if b.branch == driver[0]), None)
-    if build is None:
-        if driver[0] < max(b.branch for b in row.builds):
-            yield f"no row says that R{driver[0]} builds on {row.kernel}"
+    yield from _unbuilt(edition, [rows[minor] for minor in sorted(above)], driver, machine.kernel)
+
+
+def _unbuilt(edition: Edition, rows: list[Any], driver: tuple[int, ...], kernel: str) -> Iterator[str]:
+    """Unless the first row names the branch and the release is new enough, or a later proof is there."""
+    if any(build.branch == driver[0] for build in rows[0].builds):
+        if not _named(rows[0], driver):
+            yield f"driver {driver} on kernel {kernel}"
         return
-    since = build.upstream_since if build.patched_by else build.since
-    if since is None or driver < numbers(since.raw):
-        yield f"driver {stack['driver']} on kernel {row.kernel}"
+    for row in rows:
+        if "builds" in row.unverified:
+            continue
+        last = max(row.builds, key=lambda build: build.branch)
+        firsts = [b.releases[0].raw for b in edition.drivers if b.major == last.branch and b.releases]
+        from_the_start = firsts == [last.since.raw] and not last.patched_by
+        if _named(row, driver) or (from_the_start and driver[0] > last.branch):
+            return
+    yield f"no row says that R{driver[0]} builds on {kernel}"
+
+
+def _named(row: Any, driver: tuple[int, ...]) -> bool:
+    for build in row.builds:
+        if build.branch == driver[0]:
+            since = build.upstream_since if build.patched_by else build.since
+            return since is not None and driver >= numbers(since.raw)
+    return False
 
 
 def _stable(row: Any, machine: Machine, driver: tuple[int, ...]) -> Iterator[str]:

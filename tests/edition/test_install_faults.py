@@ -18,7 +18,7 @@ repositories:
   uri: "https://example.org/{dir}/{arch}/"
   arch_words: {x86_64: x86_64, aarch64: sbsa}
   dirs: {ubuntu-24.04: ubuntu2404}
-  key_url: "https://example.org/key"
+  key: "https://example.org/key"
   keyring: /usr/share/keyrings/x.asc
   fingerprint: 0123456789ABCDEF
   label: CUDA

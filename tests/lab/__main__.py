@@ -12,7 +12,7 @@ from tests.lab.base import DEPENDENCIES, ensure_base, ensure_dependencies
 from tests.lab.namespace import enter, is_inside
 from tests.lab.places import SYSTEMS
 
-__all__ = ["main"]
+__all__ = ["build", "main"]
 
 
 def main() -> int:
@@ -41,11 +41,11 @@ def main() -> int:
     if asked.command == "deps":
         ensure_dependencies(*asked.group)
     elif asked.command == "base":
-        _build(SYSTEMS)
+        build(SYSTEMS)
     elif asked.command == "run":
         enter([a for i, a in enumerate(asked.argv) if (i, a) != (0, "--")])
     elif not is_inside():
-        _build(sorted({word.rpartition("=")[2] for word in asked.hosts}))
+        build(sorted({word.rpartition("=")[2] for word in asked.hosts}))
         enter([sys.executable, "-m", "tests.lab", *sys.argv[1:]])
     else:
         from tests.lab.shell import up as start
@@ -54,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def _build(systems: Sequence[str]) -> None:
+def build(systems: Sequence[str]) -> None:
     """Outside, where the package registry answers."""
     from tests.lab.controller import CONTROLLERS, ensure_controller
     from tests.lab.personality import ensure_layer

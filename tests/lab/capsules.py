@@ -10,9 +10,13 @@ __all__ = ["difference", "packages"]
 def packages(host: Host) -> dict[str, str]:
     """Installed packages and their versions, epoch included."""
     if host.is_rocky:
-        text = host.say("rpm -qa --qf '%{NAME} %{EPOCH}:%{VERSION}-%{RELEASE}\\n' | grep -v ^gpg-pubkey | sed 's/(none)://' | sort")
+        text = host.say(
+            "rpm -qa --qf '%{NAME} %{EPOCH}:%{VERSION}-%{RELEASE}\\n' | grep -v ^gpg-pubkey | sed 's/(none)://' | sort"
+        )
     else:
-        text = host.say("dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' | awk '$3 == \"ii\" {print $1, $2}' | sort")
+        text = host.say(
+            "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' | awk '$3 == \"ii\" {print $1, $2}' | sort"
+        )
     return dict(line.split(" ", 1) for line in text.splitlines())
 
 

@@ -86,7 +86,9 @@ def variables() -> Callable[[str], dict[str, Any]]:
     """Reference variables by name, with the lab's keys."""
 
     def load(name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(with_lab_keys((TREE / "tests/data/vars" / f"{name}.json").read_text()))
+        found: dict[str, Any] = json.loads(
+            with_lab_keys((TREE / "tests/data/vars" / f"{name}.json").read_text())
+        )
         return found
 
     return load
@@ -112,7 +114,12 @@ def plan() -> Callable[..., dict[str, Any]]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--core", action="append", default=[], help="ansible-core to run playbooks with: 2.19, 2.21; repeatable")
+    parser.addoption(
+        "--core",
+        action="append",
+        default=[],
+        help="ansible-core to run playbooks with: 2.19, 2.21; repeatable",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -26,7 +26,15 @@ def ensure_controller(core: str) -> Path:
     with locked(target.name):
         if not (target / ".complete").exists():
             run(TREE / ".ci/make-venv", target, CONTROLLERS[core])
-            run(target / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"ansible-core=={core}.*")
+            run(
+                target / "bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                f"ansible-core=={core}.*",
+            )
             (target / ".complete").touch()
     return target
 
@@ -49,7 +57,11 @@ class Outcome:
 
     def failures(self) -> str:
         """What failed, in the modules' own words."""
-        return "\n".join(f"{e['host']}: {e['task']}: {e['message']}" for e in self.events if e["status"] in ("failed", "unreachable"))
+        return "\n".join(
+            f"{e['host']}: {e['task']}: {e['message']}"
+            for e in self.events
+            if e["status"] in ("failed", "unreachable")
+        )
 
     def results(self, module: str) -> list[Mapping[str, Any]]:
         """Results of every task of a module whose name ends so."""
@@ -80,7 +92,13 @@ def play(
         *(["--check", "--diff"] if check else []), *extra,
     ]  # fmt: skip
     done = subprocess.run(
-        argv, cwd=TREE, env=_environment(folder, events), text=True, capture_output=True, check=False, timeout=timeout_s
+        argv,
+        cwd=TREE,
+        env=_environment(folder, events),
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=timeout_s,
     )
     rows = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
     return Outcome(

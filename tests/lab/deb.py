@@ -52,7 +52,12 @@ def build(stub: Stub, entries: Sequence[Entry], scripts: Mapping[str, str]) -> B
     lines = [f"Package: {stub.name}", f"Version: {stub.version}", f"Architecture: {_architecture(stub)}"]
     if source := source_of(stub.name):
         lines.insert(1, f"Source: {source}")
-    lines += ["Maintainer: Lab <lab@example.invalid>", "Section: misc", "Priority: optional", f"Installed-Size: {len(entries)}"]
+    lines += [
+        "Maintainer: Lab <lab@example.invalid>",
+        "Section: misc",
+        "Priority: optional",
+        f"Installed-Size: {len(entries)}",
+    ]
     lines += [f"{FIELDS[k]}: {', '.join(v)}" for k, v in stub.relations.items() if k in FIELDS]
     lines.append(f"Description: stub of {stub.name}")
     control = "\n".join(lines) + "\n"
@@ -61,11 +66,16 @@ def build(stub: Stub, entries: Sequence[Entry], scripts: Mapping[str, str]) -> B
     if configs:
         control_files.append(Entry(path="/conffiles", content=configs.encode()))
     control_files += [
-        Entry(path=f"/{name}", content=f"#!/bin/sh\nset -e\n{_guard(name)}{text}\n".encode(), mode=0o755) for name, text in scripts.items()
+        Entry(path=f"/{name}", content=f"#!/bin/sh\nset -e\n{_guard(name)}{text}\n".encode(), mode=0o755)
+        for name, text in scripts.items()
     ]
     content = b"!<arch>\n" + b"".join(
         _member(name, data)
-        for name, data in (("debian-binary", b"2.0\n"), ("control.tar.gz", _tar(control_files)), ("data.tar.gz", _tar(entries)))
+        for name, data in (
+            ("debian-binary", b"2.0\n"),
+            ("control.tar.gz", _tar(control_files)),
+            ("data.tar.gz", _tar(entries)),
+        )
     )
     return Built(stub=stub, control=control, content=content)
 
@@ -81,7 +91,10 @@ def _guard(name: str) -> str:
 
 def _tar(entries: Iterable[Entry]) -> bytes:
     room = io.BytesIO()
-    with gzip.GzipFile(fileobj=room, mode="wb", compresslevel=1, mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:  # type: ignore[arg-type]
+    with (
+        gzip.GzipFile(fileobj=room, mode="wb", compresslevel=1, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):  # type: ignore[arg-type]
         folders: set[str] = set()
         for entry in sorted(entries, key=lambda e: e.path):
             parts = entry.path.strip("/").split("/")
@@ -116,9 +129,12 @@ def _index(packages: Iterable[Built], prefix: str) -> str:
     )
 
 
-def _release(folder: Path, fields: Mapping[str, str], names: Sequence[str], environment: Mapping[str, str], user: str) -> None:
+def _release(
+    folder: Path, fields: Mapping[str, str], names: Sequence[str], environment: Mapping[str, str], user: str
+) -> None:
     sums = "".join(
-        f" {hashlib.sha256((folder / n).read_bytes()).hexdigest()} {(folder / n).stat().st_size} {n}\n" for n in names
+        f" {hashlib.sha256((folder / n).read_bytes()).hexdigest()} {(folder / n).stat().st_size} {n}\n"
+        for n in names
     )
     head = "".join(f"{k}: {v}\n" for k, v in fields.items())
     (folder / "Release").write_text(f"{head}Date: Mon, 30 Nov 2026 00:00:00 UTC\nSHA256:\n{sums}")
@@ -126,7 +142,18 @@ def _release(folder: Path, fields: Mapping[str, str], names: Sequence[str], envi
 
 
 def sign(source: Path, target: Path, environment: Mapping[str, str], user: str) -> None:
-    run("gpg", "--batch", "--yes", "--local-user", user, "--clearsign", "-o", target, source, env=dict(environment))
+    run(
+        "gpg",
+        "--batch",
+        "--yes",
+        "--local-user",
+        user,
+        "--clearsign",
+        "-o",
+        target,
+        source,
+        env=dict(environment),
+    )
 
 
 def flat_layout(
@@ -137,7 +164,13 @@ def flat_layout(
     for package in packages:
         (folder / package.file_name).write_bytes(package.content)
     (folder / "Packages").write_text(_index(packages, "./"))
-    _release(folder, {"Origin": "NVIDIA", "Label": label, "Architectures": "amd64"}, ["Packages"], environment, user)
+    _release(
+        folder,
+        {"Origin": "NVIDIA", "Label": label, "Architectures": "amd64"},
+        ["Packages"],
+        environment,
+        user,
+    )
 
 
 def archive_layout(

@@ -13,7 +13,7 @@ import yaml
 from tests.lab.places import LAB, TREE
 from tests.lab.systems import SYSTEM_FACTS, SystemFacts
 
-__all__ = ["Stub", "deb_stubs", "graph", "released", "rpm_stubs"]
+__all__ = ["Stub", "deb_stubs", "graph", "matrix", "released"]
 
 Row = dict[str, Any]
 
@@ -65,10 +65,22 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\$\{(\w+)\}", lambda m: values[m.group(1)], text)
 
 
-RELATIONS = ("depends", "recommends", "provides", "conflicts", "replaces", "breaks", "requires", "obsoletes", "supplements")
+RELATIONS = (
+    "depends",
+    "recommends",
+    "provides",
+    "conflicts",
+    "replaces",
+    "breaks",
+    "requires",
+    "obsoletes",
+    "supplements",
+)
 
 
-def _stub(row: Row, values: Mapping[str, str], repository: str, version: str, dropped: tuple[str, ...]) -> Stub:
+def _stub(
+    row: Row, values: Mapping[str, str], repository: str, version: str, dropped: tuple[str, ...]
+) -> Stub:
     relations = {
         kind: tuple(
             filled
@@ -143,7 +155,9 @@ def _deb_instance(instance: Row, rows: list[Row], facts: SystemFacts) -> Iterato
     branch = str(instance.get("B", ""))
     versions = instance.get("versions") or [{}]
     if template.startswith("cuda_driver"):
-        versions = _versions(instance, released("driver", facts.name), lambda v: v.partition(".")[0] == branch)
+        versions = _versions(
+            instance, released("driver", facts.name), lambda v: v.partition(".")[0] == branch
+        )
     elif template.startswith("cuda_fabric") and "versions" in instance:
         is_old = template.endswith("_suffixed")
         versions = _versions(
@@ -183,7 +197,13 @@ def archive_stubs(facts: SystemFacts) -> Iterator[Stub]:
             names.setdefault(name, ())
     for name, depends in names.items():
         version = {"dkms": "3.0.11-1ubuntu13", "gcc": f"4:{gcc}.2.0-1"}.get(name, "1.0-1")
-        yield Stub(name=name, version=version, architecture="amd64", repository="archive", relations={"depends": depends} if depends else {})
+        yield Stub(
+            name=name,
+            version=version,
+            architecture="amd64",
+            repository="archive",
+            relations={"depends": depends} if depends else {},
+        )
     for kernel in facts.kernels:
         yield from _kernel_debs(kernel)
     newest = facts.kernels[-1]

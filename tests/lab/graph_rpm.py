@@ -44,25 +44,28 @@ def _rows(template: str) -> list[Row]:
             continue
         names = row.get("names")
         rows += [
-            r for r in _rows(row["same_as"]) if (names is None or r["name"] in names) and r["name"] not in row.get("drop", ())
+            r
+            for r in _rows(row["same_as"])
+            if (names is None or r["name"] in names) and r["name"] not in row.get("drop", ())
         ]
         rows += [{"name": name} for name in row.get("add", ())]
     return rows
 
 
 def _driver(facts: SystemFacts) -> Iterator[Stub]:
-    versions = {v: p for v, p in released("driver", facts.name).items()}
-    for version, package in versions.items():
+    for version, package in released("driver", facts.name).items():
         branch = int(version.partition(".")[0])
         values = {"V": version, "E": "3:", "D": f".el{facts.major}", "B": str(branch)}
-        gone = {"libnvidia-ml", "libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-fbc"} if branch < 570 else set()
+        gone = (
+            {"libnvidia-ml", "libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-fbc"} if branch < 570 else set()
+        )
         for row in _rows(_template_of(branch)):
             if branch > int(row.get("until_branch", 9999)):
                 continue
-            yield _rpm(row, package, "cuda", values, gone, facts)
+            yield _rpm(row, package, values, gone, facts)
 
 
-def _rpm(row: Row, version: str, repository: str, values: Mapping[str, str], gone: set[str], facts: SystemFacts) -> Stub:
+def _rpm(row: Row, version: str, values: Mapping[str, str], gone: set[str], facts: SystemFacts) -> Stub:
     relations: dict[str, tuple[str, ...]] = {}
     for kind in ("requires", "provides", "conflicts", "obsoletes", "recommends"):
         words = [fill(w, values) for w in row.get(kind, ())]
@@ -80,7 +83,7 @@ def _rpm(row: Row, version: str, repository: str, values: Mapping[str, str], gon
     if name.startswith("kmod-nvidia-") and name.endswith("-dkms"):
         files.append("/usr/src/nvidia-${V}/dkms.conf")
     return Stub(
-        name=name, version=version, architecture=row.get("arch", "x86_64"), repository=repository, relations=relations,
+        name=name, version=version, architecture=row.get("arch", "x86_64"), repository="cuda", relations=relations,
         files=tuple(fill(f, values) for f in files), effect=row.get("post", ""), values=values,
     )  # fmt: skip
 
@@ -95,7 +98,7 @@ def _fabric(facts: SystemFacts) -> Iterator[Stub]:
             if row["name"] in ("nvidia-fabric-manager", "nvidia-fabricmanager"):
                 own["files"] = FABRIC_FILES
             number = package if row.get("version", "").startswith("${V}") else row["version"]
-            yield _rpm(own, number, "cuda", values, set(), facts)
+            yield _rpm(own, number, values, set(), facts)
 
 
 FABRIC_FILES = (
@@ -116,7 +119,11 @@ def _software(facts: SystemFacts) -> Iterator[Stub]:
     for version, package in released("cuda-toolkit", facts.name).items():
         dashed = version.replace(".", "-")
         for name, requires in CUDA.items():
-            files = (f"/usr/local/cuda-{version}/bin/nvcc", f"/usr/local/cuda-{version}/version.json") if "nvcc" in name else ()
+            files = (
+                (f"/usr/local/cuda-{version}/bin/nvcc", f"/usr/local/cuda-{version}/version.json")
+                if "nvcc" in name
+                else ()
+            )
             yield _plain(
                 name.format(v=dashed), package, "cuda", tuple(r.format(v=dashed) for r in requires),
                 files=files, values={"V": version, "CDOT": version},
@@ -147,7 +154,14 @@ def _tensorrt(facts: SystemFacts) -> Iterator[Stub]:
                     "tensorrt-libs": (base,), "tensorrt": ("tensorrt-libs", "libnvinfer-devel", "libnvinfer-bin"),
                 }.items():  # fmt: skip
                     files = ("/usr/src/tensorrt/bin/trtexec",) if name == "libnvinfer-bin" else ()
-                    yield _plain(name, package, "cuda", tuple(f"{r} = {package}" for r in requires), files=files, values={"V": version})
+                    yield _plain(
+                        name,
+                        package,
+                        "cuda",
+                        tuple(f"{r} = {package}" for r in requires),
+                        files=files,
+                        values={"V": version},
+                    )
 
 
 def _dcgm(row: Row, facts: SystemFacts) -> Iterator[Stub]:
@@ -155,7 +169,11 @@ def _dcgm(row: Row, facts: SystemFacts) -> Iterator[Stub]:
         for major in row.get("for_each_CM", [""]):
             values = {"V": version, "CM": str(major)}
             own = package if "1:${V}" in row["version"] and "3.3.9" not in row["version"] else "1:3.3.9-1"
-            requires = tuple(fill(d, values).replace("(", "").replace(")", "") for d in row.get("depends", ()) if "|" not in d)
+            requires = tuple(
+                fill(d, values).replace("(", "").replace(")", "")
+                for d in row.get("depends", ())
+                if "|" not in d
+            )
             yield Stub(
                 name=fill(row["name"], values), version=own, architecture="x86_64", repository="cuda",
                 relations={
@@ -185,12 +203,27 @@ def _toolkit(facts: SystemFacts) -> Iterator[Stub]:
 def _own(facts: SystemFacts) -> Iterator[Stub]:
     """Rocky's repositories and EPEL."""
     for name in graph()["base_stubs"]["rpm"]:
-        if "${" in name or name in ("dkms", "shadow-utils", "kernel-devel-matched", "kernel-headers", "mokutil"):
+        if "${" in name or name in (
+            "dkms",
+            "shadow-utils",
+            "kernel-devel-matched",
+            "kernel-headers",
+            "mokutil",
+        ):
             continue
-        yield _plain(name, "1.0-1", "crb" if name in ("egl-x11",) else "appstream")
+        yield _plain(name, "1.0-1", "crb" if name == "egl-x11" else "appstream")
     dist = f"el{facts.major}"
-    yield _plain("dkms", f"3.0.13-1.{dist}", "epel", ("gcc", "make", "patch", "kernel-devel"), architecture="noarch", effect="dkms_tool")
-    yield _plain("epel-release", f"{facts.major}-10.{dist}", "extras", architecture="noarch", effect="epel_release")
+    yield _plain(
+        "dkms",
+        f"3.0.13-1.{dist}",
+        "epel",
+        ("gcc", "make", "patch", "kernel-devel"),
+        architecture="noarch",
+        effect="dkms_tool",
+    )
+    yield _plain(
+        "epel-release", f"{facts.major}-10.{dist}", "extras", architecture="noarch", effect="epel_release"
+    )
     for name in ("gcc", "make", "patch", "perl-interpreter", "elfutils-libelf-devel", "docker-ce", "podman", "containerd", "dnf-automatic",
                  "openmpi-devel", "cpp", "glibc-devel", "python3-dnf-plugin-versionlock", "python3-dnf-plugins-core", "grubby", "dracut",
                  "mokutil", "numactl-libs"):  # fmt: skip
@@ -207,7 +240,12 @@ def _own(facts: SystemFacts) -> Iterator[Stub]:
             name="kernel-devel", version=version, architecture="x86_64", repository="appstream", effect="kernel_headers", values=values,
             relations={"provides": (f"kernel-devel-uname-r = {kernel}",)},
         )  # fmt: skip
-        yield _plain("kernel-devel-matched", version, "appstream", (f"kernel-devel = {version}", f"kernel-core = {version}"))
+        yield _plain(
+            "kernel-devel-matched",
+            version,
+            "appstream",
+            (f"kernel-devel = {version}", f"kernel-core = {version}"),
+        )
         yield _plain("kernel-headers", version, "appstream")
 
 
@@ -217,7 +255,9 @@ def module_streams(facts: SystemFacts, stubs: list[Stub]) -> dict[str, list[Stub
         return {}
     rules = graph()["rpm_modules"]
     member = rules["artifacts_in_module"]
-    of_module = [s for s in stubs if s.repository == "cuda" and any(fnmatch.fnmatch(s.name, p) for p in member)]
+    of_module = [
+        s for s in stubs if s.repository == "cuda" and any(fnmatch.fnmatch(s.name, p) for p in member)
+    ]
     branches = sorted({int(s.branch) for s in of_module if s.branch})
     streams: dict[str, list[Stub]] = {}
     for branch in branches:
@@ -226,7 +266,9 @@ def module_streams(facts: SystemFacts, stubs: list[Stub]) -> dict[str, list[Stub
         for stream, kmod in flavours.items():
             chosen = [s for s in ours if not s.name.startswith("kmod-nvidia-") or s.name == kmod]
             if any(s.name == kmod for s in chosen):
-                streams[stream] = [s for s in chosen if s.name != ("cuda-drivers" if "open" in stream else "nvidia-open")]
+                streams[stream] = [
+                    s for s in chosen if s.name != ("cuda-drivers" if "open" in stream else "nvidia-open")
+                ]
     newest = max((b for b in branches if f"{b}-dkms" in streams), default=0)
     streams["open-dkms"] = streams[f"{branches[-1]}-open"]
     streams["latest-dkms"] = streams[f"{newest}-dkms"]

@@ -46,15 +46,29 @@ def add_repositories(host: Host, variables: Mapping[str, Any]) -> None:
                 host.write(f"etc/yum.repos.d/{repository['id']}.repo", text)
             else:
                 rows = [f"Types: deb\nURIs: {uri}\nSuites: {' '.join(repository['suites'])}\n"]
-                rows += [f"Components: {' '.join(repository['components'])}\n"] if repository["components"] else []
-                host.write(f"etc/apt/sources.list.d/{repository['id']}.sources", "".join(rows) + f"Signed-By: {key['keyring']}\n")
+                rows += (
+                    [f"Components: {' '.join(repository['components'])}\n"]
+                    if repository["components"]
+                    else []
+                )
+                host.write(
+                    f"etc/apt/sources.list.d/{repository['id']}.sources",
+                    "".join(rows) + f"Signed-By: {key['keyring']}\n",
+                )
         for pin in stage["pins"]:
-            host.write(pin["file"], f"Package: {pin['packages']}\nPin: {pin['pin']}\nPin-Priority: {pin['priority']}\n")
+            host.write(
+                pin["file"],
+                f"Package: {pin['packages']}\nPin: {pin['pin']}\nPin-Priority: {pin['priority']}\n",
+            )
     host.ssh("dnf -y -q makecache" if host.is_rocky else "apt-get update -qq")
 
 
 def install_by_hand(host: Host, *words: str, check: bool = True) -> str:
     """`apt-get install` or `dnf install` with what both say, as one text."""
-    tool = "dnf -y install" if host.is_rocky else "DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends"
+    tool = (
+        "dnf -y install"
+        if host.is_rocky
+        else "DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends"
+    )
     done = host.ssh(f"{tool} {' '.join(words)}", check=check)
     return done.stdout + done.stderr

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 if __name__ != "__main__":  # the watcher runs this file alone, without the tree on its path
@@ -51,7 +52,7 @@ def enter(argv: list[str]) -> None:
     if os.geteuid() != 0:
         raise SystemExit("the lab needs root: it makes mount, network and process namespaces")
     sweep_stale()
-    session = f"{PREFIX}{os.getpid()}"
+    session = f"{PREFIX}{uuid.uuid4().hex[:8]}"
     read_end, write_end = os.pipe()
     _watch(session, read_end, write_end)
     os.close(read_end)
@@ -75,11 +76,12 @@ def _watch(session: str, read_end: int, write_end: int) -> None:
 
 
 def sweep_stale() -> None:
-    """Remove the groups of sessions whose process no longer lives."""
+    """Remove what sessions left whose watcher was killed, too: groups of an hour ago without a process."""
     for hierarchy in HIERARCHIES:
         for top in Path(hierarchy).glob(f"{PREFIX}*"):
-            if not Path(f"/proc/{top.name.removeprefix(PREFIX)}").exists():
-                sweep(top, patience_s=0.0)
+            with contextlib.suppress(OSError):
+                if time.time() - top.stat().st_mtime > 3600:
+                    sweep(top, patience_s=0.0)
 
 
 def sweep(top: Path, *, patience_s: float = 2.0) -> bool:

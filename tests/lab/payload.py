@@ -44,10 +44,20 @@ def entries(stub: Stub, facts: SystemFacts, libraries: Path) -> list[Entry]:
         found.append(_epel(facts))
     if stub.name.startswith("gcc") and stub.name.removeprefix("gcc").strip("-").isdigit():
         major = stub.name.partition("-")[2]
-        found.append(_script(f"/usr/bin/gcc-{major}", f'case "$1" in -dumpversion) echo {major}.2.0;; *) echo "gcc (Lab) {major}.2.0";; esac'))
+        found.append(
+            _script(
+                f"/usr/bin/gcc-{major}",
+                f'case "$1" in -dumpversion) echo {major}.2.0;; *) echo "gcc (Lab) {major}.2.0";; esac',
+            )
+        )
     if stub.name == "gcc" or stub.effect == "gcc":
         major = "13" if facts.is_rocky else stub.version.split(":")[-1].partition(".")[0]
-        found.append(_script("/usr/bin/gcc", f'case "$1" in -dumpversion) echo {major}.2.0;; *) echo "gcc (Lab) {major}.2.0";; esac'))
+        found.append(
+            _script(
+                "/usr/bin/gcc",
+                f'case "$1" in -dumpversion) echo {major}.2.0;; *) echo "gcc (Lab) {major}.2.0";; esac',
+            )
+        )
     found += _kernel(stub, facts)
     found += _runtime(stub)
     return found
@@ -76,7 +86,14 @@ def _file(path: str, stub: Stub, libraries: Path) -> list[Entry]:
     if path in PROGRAMS:
         return [_script(path, PROGRAMS[path].format(version=version, stub=stub.version))]
     if name == "version.json":
-        return [Entry(path=path, content=json.dumps({"cuda": {"name": "CUDA SDK", "version": stub.version.partition("-")[0]}}).encode())]
+        return [
+            Entry(
+                path=path,
+                content=json.dumps(
+                    {"cuda": {"name": "CUDA SDK", "version": stub.version.partition("-")[0]}}
+                ).encode(),
+            )
+        ]
     if "/bin/" in path or "/sbin/" in path:
         return [_script(path, f'echo "{name} of the lab, {version}"')]
     return [Entry(path=path, content=f"stub of {name} {version}\n".encode())]
@@ -90,7 +107,7 @@ PROGRAMS = {
     # It serves its own driver only.
     "/usr/bin/nv-fabricmanager": (
         'loaded=$(cat /sys/module/nvidia/version 2>/dev/null)\nif [ "$loaded" != "{version}" ]; then\n'
-        '  echo "fabric manager NVIDIA GPU driver interface version {version} don\'t match with driver version $loaded. Please update with '
+        "  echo \"fabric manager NVIDIA GPU driver interface version {version} don't match with driver version $loaded. Please update with "
         'matching NVIDIA driver package." | tee -a /var/log/fabricmanager.log >&2\n  exit 1\nfi\n'
         'echo "Successfully configured all the available NVSwitches to route GPU NVLink traffic." >>/var/log/fabricmanager.log\nexec sleep infinity'
     ),
@@ -102,7 +119,10 @@ PROGRAMS = {
 def _dkms_conf(stub: Stub, version: str) -> str:
     is_open = "open" in stub.name
     names = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
-    rows = "".join(f'BUILT_MODULE_NAME[{i}]="{n}"\nDEST_MODULE_LOCATION[{i}]="/updates/dkms"\n' for i, n in enumerate(names))
+    rows = "".join(
+        f'BUILT_MODULE_NAME[{i}]="{n}"\nDEST_MODULE_LOCATION[{i}]="/updates/dkms"\n'
+        for i, n in enumerate(names)
+    )
     return (
         f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"\n{rows}'
         f'# For the lab\'s dkms.\nLAB_LICENSE="{"Dual MIT/GPL" if is_open else "NVIDIA"}"\n'
@@ -160,7 +180,10 @@ def _kernel(stub: Stub, facts: SystemFacts) -> list[Entry]:
         ]
     if stub.effect == "kernel_headers":
         source = f"/usr/src/kernels/{kernel}" if facts.is_rocky else f"/usr/src/linux-headers-{kernel}"
-        return [Entry(path=f"{source}/Makefile", content=b"# headers\n"), Entry(path=f"{modules}/build", link=source)]
+        return [
+            Entry(path=f"{source}/Makefile", content=b"# headers\n"),
+            Entry(path=f"{modules}/build", link=source),
+        ]
     if stub.name.startswith("linux-objects-nvidia-"):
         return _signed_modules(stub)
     return []
@@ -174,7 +197,10 @@ def _signed_modules(stub: Stub) -> list[Entry]:
     license_ = "Dual MIT/GPL" if is_open else "NVIDIA"
     signer = "Canonical Ltd. Kernel Module Signing"
     names = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
-    return [Entry(path=f"{folder}/{n}.ko", content=module_file(n, version, license_, kernel, signer)) for n in names]
+    return [
+        Entry(path=f"{folder}/{n}.ko", content=module_file(n, version, license_, kernel, signer))
+        for n in names
+    ]
 
 
 def _runtime(stub: Stub) -> list[Entry]:
@@ -204,7 +230,11 @@ def _runtime(stub: Stub) -> list[Entry]:
         has_refresh = tuple(int(n) for n in stub.values["V"].split(".")) >= (1, 18)
         return [
             Entry(path="/usr/libexec/lab-nvidia-ctk", content=tool.encode(), mode=0o755),
-            *([Entry(path="/usr/lib/systemd/system/nvidia-cdi-refresh.service", content=refresh.encode())] if has_refresh else []),
+            *(
+                [Entry(path="/usr/lib/systemd/system/nvidia-cdi-refresh.service", content=refresh.encode())]
+                if has_refresh
+                else []
+            ),
         ]
     return []
 
@@ -217,19 +247,34 @@ def scripts(stub: Stub, facts: SystemFacts) -> Mapping[str, str]:
     elif stub.effect in ("kernel_image", "kernel_core"):
         found = _image_scripts(stub.values["K"], facts)
     elif stub.effect == "kernel_headers" and not facts.is_rocky:
-        found = {"postinst": f"command -v dkms >/dev/null && dkms autoinstall -k {stub.values['K']} >/dev/null || true"}
+        found = {
+            "postinst": f"command -v dkms >/dev/null && dkms autoinstall -k {stub.values['K']} >/dev/null || true"
+        }
     if any(p.rpartition("/")[2].startswith(("libnvidia-ml.so", "libcuda.so")) for p in stub.files):
         found = {**found, "postinst": "ldconfig", "postrm": "ldconfig"}
     if stub.name.startswith(("linux-objects-nvidia-", "linux-modules-nvidia-")) and "K" in stub.values:
-        found = {"postinst": f"depmod {stub.values['K']} 2>/dev/null || true", "postrm": f"depmod {stub.values['K']} 2>/dev/null || true"}
-    if any(p.endswith(".service") for p in stub.files) or stub.name.startswith(("docker", "containerd", "nvidia-container-toolkit-base")):
+        found = {
+            "postinst": f"depmod {stub.values['K']} 2>/dev/null || true",
+            "postrm": f"depmod {stub.values['K']} 2>/dev/null || true",
+        }
+    if any(p.endswith(".service") for p in stub.files) or stub.name.startswith(
+        ("docker", "containerd", "nvidia-container-toolkit-base")
+    ):
         units = " ".join(p.rpartition("/")[2] for p in stub.files if p.endswith(".service"))
         reload = "[ ! -d /run/systemd/system ] || systemctl daemon-reload >/dev/null 2>&1 || true"
-        stop = f"[ ! -d /run/systemd/system ] || systemctl stop {units} >/dev/null 2>&1 || true" if units else "true"
-        found = {**found, "postinst": f"{found.get('postinst', 'true')}\n{reload}", "prerm": f"{found.get('prerm', 'true')}\n{stop}"}
+        stop = (
+            f"[ ! -d /run/systemd/system ] || systemctl stop {units} >/dev/null 2>&1 || true"
+            if units
+            else "true"
+        )
+        found = {
+            **found,
+            "postinst": f"{found.get('postinst', 'true')}\n{reload}",
+            "prerm": f"{found.get('prerm', 'true')}\n{stop}",
+        }
     if any(p.startswith("/usr/lib/modprobe.d/") for p in stub.files):
         # NVIDIA's packages rebuild the image of the newest kernel when they bring the blacklist.
-        rebuild = 'dracut --force >/dev/null 2>&1' if facts.is_rocky else "update-initramfs -u >/dev/null"
+        rebuild = "dracut --force >/dev/null 2>&1" if facts.is_rocky else "update-initramfs -u >/dev/null"
         found = {**found, "postinst": f"{found.get('postinst', 'true')}\n{rebuild} || true"}
     return found
 
@@ -250,7 +295,11 @@ def _dkms_scripts(stub: Stub, *, hides: bool) -> dict[str, str]:
 
 
 def _image_scripts(kernel: str, facts: SystemFacts) -> dict[str, str]:
-    make = f"dracut --force /boot/initramfs-{kernel}.img {kernel}" if facts.is_rocky else f"update-initramfs -c -k {kernel} >/dev/null"
+    make = (
+        f"dracut --force /boot/initramfs-{kernel}.img {kernel}"
+        if facts.is_rocky
+        else f"update-initramfs -c -k {kernel} >/dev/null"
+    )
     image = f"/boot/initramfs-{kernel}.img" if facts.is_rocky else f"/boot/initrd.img-{kernel}"
     return {
         "postinst": f"command -v dkms >/dev/null && dkms autoinstall -k {kernel} || true\ndepmod {kernel} 2>/dev/null || true\n{make}",

@@ -43,7 +43,9 @@ def ensure_repositories(systems: Sequence[str] = ("ubuntu-24.04", "rocky-9")) ->
 def _ensure(system: str, authority: Authority, libraries: Path) -> Path:
     facts = SYSTEM_FACTS[system]
     stubs = rpm_stubs(system) if facts.is_rocky else deb_stubs(system)
-    sources = [LAB / f"{n}.py" for n in ("payload", "modulefile", "rpm" if facts.is_rocky else "deb", "repository")]
+    sources = [
+        LAB / f"{n}.py" for n in ("payload", "modulefile", "rpm" if facts.is_rocky else "deb", "repository")
+    ]
     sources += [LAB / "guest" / n for n in ("dkms", "nvidia-smi", "nvidia-ctk")]
     digest = digest_of(*sources, text=repr((stubs, authority.folder.name, libraries.name)))
     target = CACHE / f"repositories-{system}-{digest}"
@@ -54,23 +56,39 @@ def _ensure(system: str, authority: Authority, libraries: Path) -> Path:
     return target
 
 
-def _build_debs(part: Path, facts: SystemFacts, stubs: Iterable[Stub], authority: Authority, libraries: Path) -> None:
+def _build_debs(
+    part: Path, facts: SystemFacts, stubs: Iterable[Stub], authority: Authority, libraries: Path
+) -> None:
     built = [deb.build(s, entries(s, facts, libraries), scripts(s, facts)) for s in stubs]
-    shelves = {name: [b for b in built if b.stub.repository == name] for name in ("cuda", "container-toolkit", "archive")}
+    shelves = {
+        name: [b for b in built if b.stub.repository == name]
+        for name in ("cuda", "container-toolkit", "archive")
+    }
     with authority.signing() as environment:
         cuda = part / CUDA / facts.cuda_dir / "x86_64"
         # The toolkit is carried by both: one name, two origins.
-        deb.flat_layout(cuda, shelves["cuda"] + shelves["container-toolkit"], "NVIDIA CUDA", environment, user_id("cuda"))
+        deb.flat_layout(
+            cuda, shelves["cuda"] + shelves["container-toolkit"], "NVIDIA CUDA", environment, user_id("cuda")
+        )
         shutil.copy(authority.public_key("cuda"), cuda / "3bf863cc.pub")
         toolkit = part / TOOLKIT / "stable/deb/amd64"
         deb.flat_layout(toolkit, shelves["container-toolkit"], "", environment, user_id("container-toolkit"))
         shutil.copy(authority.public_key("container-toolkit"), part / TOOLKIT / "gpgkey")
-        deb.archive_layout(part / "archive.ubuntu.com/ubuntu", shelves["archive"], facts.code, environment, user_id("system"))
+        deb.archive_layout(
+            part / "archive.ubuntu.com/ubuntu", shelves["archive"], facts.code, environment, user_id("system")
+        )
 
 
-def _build_rpms(part: Path, facts: SystemFacts, stubs: list[Stub], authority: Authority, libraries: Path) -> None:
-    packages = [rpm.Package(stub=s, entries=entries(s, facts, libraries), scripts=scripts(s, facts)) for s in stubs]
-    with tempfile.TemporaryDirectory(prefix="mopt-lab-", dir="/dev/shm") as scratch, authority.signing() as environment:
+def _build_rpms(
+    part: Path, facts: SystemFacts, stubs: list[Stub], authority: Authority, libraries: Path
+) -> None:
+    packages = [
+        rpm.Package(stub=s, entries=entries(s, facts, libraries), scripts=scripts(s, facts)) for s in stubs
+    ]
+    with (
+        tempfile.TemporaryDirectory(prefix="mopt-lab-", dir="/dev/shm") as scratch,
+        authority.signing() as environment,
+    ):
         files = rpm.build_all(packages, Path(scratch))
         for name, (place, vendor) in _places(facts).items():
             folder = part / place
@@ -85,8 +103,12 @@ def _build_rpms(part: Path, facts: SystemFacts, stubs: list[Stub], authority: Au
     for key in ("CDF6BA43.pub",) if facts.major == "10" else ("D42D0685.pub",):
         shutil.copy(authority.public_key("cuda"), cuda / key)
     shutil.copy(authority.public_key("container-toolkit"), part / TOOLKIT / "gpgkey")
-    shutil.copy(authority.public_key("epel"), part / f"dl.fedoraproject.org/pub/epel/RPM-GPG-KEY-EPEL-{facts.major}")
-    shutil.copy(authority.public_key("system"), part / f"dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-{facts.major}")
+    shutil.copy(
+        authority.public_key("epel"), part / f"dl.fedoraproject.org/pub/epel/RPM-GPG-KEY-EPEL-{facts.major}"
+    )
+    shutil.copy(
+        authority.public_key("system"), part / f"dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-{facts.major}"
+    )
 
 
 def _places(facts: SystemFacts) -> dict[str, tuple[str, str]]:
@@ -102,5 +124,3 @@ def _places(facts: SystemFacts) -> dict[str, tuple[str, str]]:
         "extras": (f"{own}/extras/x86_64/os", "system"),
         "crb": (f"{own}/{builder}/x86_64/os", "system"),
     }
-
-

@@ -75,7 +75,9 @@ def build_all(packages: Sequence[Package], scratch: Path) -> dict[tuple[str, str
     found = {}
     for package in packages:
         _, number_, release = evr(package.stub.version)
-        found[package.stub.name, package.stub.version] = scratch / "rpms" / f"{package.stub.name}-{number_}-{release}.{arch_of(package.stub)}.rpm"
+        found[package.stub.name, package.stub.version] = (
+            scratch / "rpms" / f"{package.stub.name}-{number_}-{release}.{arch_of(package.stub)}.rpm"
+        )
     return found
 
 
@@ -97,22 +99,47 @@ def _build_batch(batch: _Batch, top: Path, out: Path) -> None:
         + "".join(_section(p) for p in batch.packages)
         + f"%install\ncp -a {files}/. %{{buildroot}}/\n"
     )
-    defines = [w for k, v in {**DEFINES, "_topdir": str(top), "_rpmdir": str(out)}.items() for w in ("--define", f"{k} {v}")]
-    run("rpmbuild", "-bb", "--quiet", "--target", "x86_64", *defines, spec, env={**os.environ, "LC_ALL": "C.UTF-8"})
+    defines = [
+        w
+        for k, v in {**DEFINES, "_topdir": str(top), "_rpmdir": str(out)}.items()
+        for w in ("--define", f"{k} {v}")
+    ]
+    run(
+        "rpmbuild",
+        "-bb",
+        "--quiet",
+        "--target",
+        "x86_64",
+        *defines,
+        spec,
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+    )
 
 
 def _section(package: Package) -> str:
     stub = package.stub
     epoch, number, release = evr(stub.version)
     name = stub.name
-    lines = [f"%package -n {name}", f"Version: {number}", f"Release: {release}", f"Summary: stub of {name}", "AutoReqProv: no"]
+    lines = [
+        f"%package -n {name}",
+        f"Version: {number}",
+        f"Release: {release}",
+        f"Summary: stub of {name}",
+        "AutoReqProv: no",
+    ]
     if epoch:
         lines.insert(1, f"Epoch: {epoch}")
     if arch_of(stub) == "noarch":
         lines.append("BuildArch: noarch")
-    lines += [f"{TAGS[kind]}: {word}" for kind, words in stub.relations.items() if kind in TAGS for word in words]
+    lines += [
+        f"{TAGS[kind]}: {word}" for kind, words in stub.relations.items() if kind in TAGS for word in words
+    ]
     lines += [f"%description -n {name}", "stub"]
-    for ours, theirs, guard in (("postinst", "post", ""), ("prerm", "preun", ""), ("postrm", "postun", '[ "$1" = 0 ] || exit 0\n')):
+    for ours, theirs, guard in (
+        ("postinst", "post", ""),
+        ("prerm", "preun", ""),
+        ("postrm", "postun", '[ "$1" = 0 ] || exit 0\n'),
+    ):
         if text := package.scripts.get(ours):
             lines += [f"%{theirs} -n {name}", guard + text.replace("%", "%%"), "exit 0"]
     lines.append(f"%files -n {name}")
@@ -128,7 +155,11 @@ def sign(files: Sequence[Path], environment: Mapping[str, str], user: str) -> No
 
 
 def index(
-    folder: Path, environment: Mapping[str, str], user: str, streams: Mapping[str, Sequence[Stub]] | None = None, default: str = ""
+    folder: Path,
+    environment: Mapping[str, str],
+    user: str,
+    streams: Mapping[str, Sequence[Stub]] | None = None,
+    default: str = "",
 ) -> None:
     """Metadata of the packages in `folder`, with modules, and its signature."""
     run("createrepo_c", "--quiet", "--no-database", "--compress-type=gz", folder)

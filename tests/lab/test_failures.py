@@ -36,7 +36,7 @@ def scene(make, lab, variables, core):
             assert outcome.code != 0
             said = outcome.failures()
             for word in words:
-                assert re.search(word, said, re.I), f"`{word}` is not in:\n{said or outcome.said}"
+                assert re.search(word, said, re.IGNORECASE), f"`{word}` is not in:\n{said or outcome.said}"
             return outcome
 
         def completes(self):
@@ -72,7 +72,11 @@ def test_a_repository_signed_by_a_stranger(scene, lab, server, tmp_path, system)
     """The right key on the host, and another's signature on the index."""
     here = scene(system)
     pattern = "ubuntu2404/x86_64/InRelease" if system == UBUNTU else "rhel9/x86_64/repodata/repomd.xml.asc"
-    source = next(p for folder in server.folders for p in folder.glob(f"developer.download.nvidia.com/compute/cuda/repos/{pattern}"))
+    source = next(
+        p
+        for folder in server.folders
+        for p in folder.glob(f"developer.download.nvidia.com/compute/cuda/repos/{pattern}")
+    )
     top = next(folder for folder in server.folders if folder in source.parents)
     target = tmp_path / source.relative_to(top)
     target.parent.mkdir(parents=True)
@@ -108,10 +112,10 @@ def test_another_process_holds_the_package_lock(scene):
     here = scene(UBUNTU)
     # As unattended-upgrades does: the front end's lock, for longer than a run waits.
     here.host.ssh(
-        "nohup python3 -c 'import fcntl, time; h = open(\"/var/lib/dpkg/lock-frontend\", \"w\"); fcntl.lockf(h, fcntl.LOCK_EX); "
+        'nohup python3 -c \'import fcntl, time; h = open("/var/lib/dpkg/lock-frontend", "w"); fcntl.lockf(h, fcntl.LOCK_EX); '
         "time.sleep(3600)' >/dev/null 2>&1 & echo $! >/run/holder"
     )
-    here.plan |= {"packages_lock_timeout": 3}
+    here.plan |= {"packages_lock_timeout_s": 3}
     here.fails_with("lock")
     here.host.ssh("kill $(cat /run/holder)")
     here.completes()
@@ -138,7 +142,9 @@ def test_a_disk_that_is_full(scene):
     wants.mkdir(parents=True, exist_ok=True)
     (wants / "small.service").symlink_to("../small.service")
     here.host.boot()
-    here.host.ssh("systemctl start small; dd if=/dev/zero of=/usr/lib64/fill bs=1M count=64 2>/dev/null || true")
+    here.host.ssh(
+        "systemctl start small; dd if=/dev/zero of=/usr/lib64/fill bs=1M count=64 2>/dev/null || true"
+    )
     here.fails_with("space|disk|full")
     here.host.ssh("rm /usr/lib64/fill")
     here.completes()
@@ -179,19 +185,26 @@ def test_the_link_is_cut_in_the_driver_step(scene, lab, core):
     """The package run is detached from the connection: it ends well without it, and the next run finds it done."""
     here = scene(UBUNTU)
     # A build that takes its time.
-    slow = "#!/bin/sh\ncase \"$*\" in *build*) sleep 8;; esac\nexec /usr/sbin/dkms.true \"$@\"\n"
-    here.host.ssh("apt-get update -qq && apt-get install -y -qq dkms && mv /usr/sbin/dkms /usr/sbin/dkms.true")
+    slow = '#!/bin/sh\ncase "$*" in *build*) sleep 8;; esac\nexec /usr/sbin/dkms.true "$@"\n'
+    here.host.ssh(
+        "apt-get update -qq && apt-get install -y -qq dkms && mv /usr/sbin/dkms /usr/sbin/dkms.true"
+    )
     here.host.write("usr/sbin/dkms", slow, 0o755)
     here.host.ssh(
-        "nohup sh -c 'until pgrep -f dkms.build >/dev/null; do sleep 0.2; done; pkill -f \"sshd: admin\"; "
+        'nohup sh -c \'until pgrep -f dkms.build >/dev/null; do sleep 0.2; done; pkill -f "sshd: admin"; '
         "iptables -V >/dev/null 2>&1; true' >/dev/null 2>&1 &"
     )
     outcome = here.go()
     if outcome.code == 0:
         pytest.fail("the link was not cut in time: nothing is shown")
-    assert "unreachable" in {e["status"] for e in outcome.events} or "connection" in outcome.failures().lower()
+    assert (
+        "unreachable" in {e["status"] for e in outcome.events} or "connection" in outcome.failures().lower()
+    )
     end = time.monotonic() + 60
-    while time.monotonic() < end and here.host.ssh("pgrep -x apt-get || pgrep -x dpkg", check=False).returncode == 0:
+    while (
+        time.monotonic() < end
+        and here.host.ssh("pgrep -x apt-get || pgrep -x dpkg", check=False).returncode == 0
+    ):
         time.sleep(0.5)
     assert here.host.say("dpkg --audit") == ""
     here.host.ssh("mv /usr/sbin/dkms.true /usr/sbin/dkms")

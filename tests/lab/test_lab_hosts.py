@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
 from tests.lab import product
 from tests.lab.fakegpu.plant import secure_boot
 from tests.lab.guests import add_cuda, install_by_hand
+from tests.lab.namespace import HIERARCHIES, INSIDE, PREFIX
+from tests.lab.places import TREE
 from tests.lab.systems import SYSTEM_FACTS
 
 BOTH = pytest.mark.parametrize("system", ["ubuntu-24.04", "rocky-9"])
@@ -22,7 +31,10 @@ def driver_set(system: str, version: str) -> list[str]:
         suffixed += f" nvidia-compute-utils-{branch} libnvidia-compute-{branch} libnvidia-cfg1-{branch}"
         return [f"{n}={version}-{revision}" for n in suffixed.split()]
     names = "nvidia-driver-cuda nvidia-driver-cuda-libs libnvidia-ml libnvidia-cfg libnvidia-gpucomp nvidia-kmod-common"
-    return [f"{n}-3:{version}" for n in f"{names} nvidia-modprobe nvidia-persistenced kmod-nvidia-open-dkms".split()]
+    return [
+        f"{n}-3:{version}"
+        for n in f"{names} nvidia-modprobe nvidia-persistenced kmod-nvidia-open-dkms".split()
+    ]
 
 
 def headers(system: str) -> str:
@@ -53,7 +65,10 @@ def test_a_bare_host_boots_its_own_system_and_kernel(make, system):
 @BOTH
 def test_no_route_leads_out(make, system):
     host = make(system)
-    assert "unreachable" in host.ssh("ping -c1 -W1 192.0.2.1 2>&1 || ip route get 192.0.2.1 2>&1; echo unreachable").stdout
+    assert (
+        "unreachable"
+        in host.ssh("ping -c1 -W1 192.0.2.1 2>&1 || ip route get 192.0.2.1 2>&1; echo unreachable").stdout
+    )
     assert host.ssh("curl -sS --max-time 3 http://192.0.2.1/", check=False).returncode != 0
 
 
@@ -64,7 +79,9 @@ def test_an_upgrade_is_a_mismatch_until_a_reboot(make, system):
     host.reboot()
     ready = product.check(host)
     assert (ready["verdict"], ready["exit"]) == ("ready", 0)
-    install_by_hand(host, *driver_set(system, "580.159.04"), "--allow-downgrades" if not host.is_rocky else "")
+    install_by_hand(
+        host, *driver_set(system, "580.159.04"), "--allow-downgrades" if not host.is_rocky else ""
+    )
     smi = host.ssh("nvidia-smi", check=False)
     assert smi.returncode == 18
     assert "Driver/library version mismatch" in smi.stdout
@@ -156,3 +173,27 @@ def test_a_flipped_byte_is_refused(make, server, tmp_path, system):
     assert done.returncode != 0
     server.overlay = None
     host.ssh(f"{'dnf clean packages -q; dnf' if host.is_rocky else 'apt-get'} install -y {package}")
+
+
+def test_a_session_that_is_killed_leaves_nothing(make):
+    """By -9, with a host running: no process, no control group, no mount."""
+    make("ubuntu-24.04", boot=False)  # whose layers are there before the clock starts
+    groups = lambda: {p for top in HIERARCHIES for p in Path(top).glob(f"{PREFIX}*")}  # noqa: E731
+    mounts = lambda: Path("/proc/mounts").read_text().count("lab")  # noqa: E731
+    known, mounted = groups(), mounts()
+    argv = [sys.executable, "-m", "tests.lab", "up", "k=ubuntu-24.04", "--command", "echo up; sleep 300"]
+    environment = {k: v for k, v in os.environ.items() if k != INSIDE}
+    session = subprocess.Popen(argv, cwd=TREE, env=environment, stdout=subprocess.PIPE, text=True)
+    assert session.stdout is not None
+    assert session.stdout.readline() == "up\n"
+    assert groups() - known
+    session.send_signal(signal.SIGKILL)
+    session.wait()
+    session.stdout.close()
+    end = time.monotonic() + 5
+    while time.monotonic() < end and groups() - known:
+        time.sleep(0.05)
+    assert groups() == known
+    assert mounts() == mounted
+    running = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
+    assert not [c for c in running if b"systemd-nspawn" in c and b"\0k\0" in c]

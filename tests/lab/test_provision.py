@@ -35,11 +35,15 @@ def card_of(name: str) -> str:
 
 def planned(variables) -> dict[str, str]:
     """Every package that a plan installs, at its version."""
-    return {p["name"]: p["version"] for s in variables["mopt_stages"] for t in s["packages"] for p in t["install"]}
+    return {
+        p["name"]: p["version"] for s in variables["mopt_stages"] for t in s["packages"] for p in t["install"]
+    }
 
 
 def driver_of(variables) -> str:
-    return next(w.partition("==")[2] for w in variables["mopt_plan"]["goal"].split(",") if w.startswith("driver=="))
+    return next(
+        w.partition("==")[2] for w in variables["mopt_plan"]["goal"].split(",") if w.startswith("driver==")
+    )
 
 
 def ran(outcome):
@@ -50,10 +54,14 @@ def ran(outcome):
 
 def unchanged(outcome, hosts):
     ran(outcome)
-    assert {h.name: outcome.changed(h.name) for h in hosts} == {h.name: 0 for h in hosts}, outcome.tasks("changed")
+    assert {h.name: outcome.changed(h.name) for h in hosts} == {h.name: 0 for h in hosts}, outcome.tasks(
+        "changed"
+    )
 
 
-@pytest.mark.parametrize("pair", [pytest.param(p, marks=pytest.mark.slice if p == "580-open" else ()) for p in PAIRS])
+@pytest.mark.parametrize(
+    "pair", [pytest.param(p, marks=pytest.mark.slice if p == "580-open" else ()) for p in PAIRS]
+)
 def test_bare_to_installed_and_back(make, lab, variables, pair, core):
     names = PAIRS[pair]
     hosts = [make(system_of(n), card_of(n), card_of(n)) for n in names]

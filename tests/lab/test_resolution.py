@@ -50,7 +50,9 @@ def installs(host, wanted) -> None:
         if not package["version"]:
             continue
         if host.is_rocky:
-            said = host.say(f"rpm -q --qf '%{{EPOCH}}:%{{VERSION}}-%{{RELEASE}}' {package['name']}").removeprefix("(none):")
+            said = host.say(
+                f"rpm -q --qf '%{{EPOCH}}:%{{VERSION}}-%{{RELEASE}}' {package['name']}"
+            ).removeprefix("(none):")
         else:
             said = host.say(f"dpkg-query -W -f '${{Version}}' {package['name']}")
         assert said == package["version"]

@@ -65,7 +65,9 @@ def test_the_fabric_manager_loses_its_suffix_a_branch_earlier(ubuntu):
 
 @pytest.mark.slice
 def test_the_fabric_manager_drifts_from_its_driver(ubuntu):
-    install_by_hand(ubuntu, "nvidia-headless-580-open=580.126.20-1ubuntu1", *exact(ubuntu, "580.126.20-1ubuntu1"))
+    install_by_hand(
+        ubuntu, "nvidia-headless-580-open=580.126.20-1ubuntu1", *exact(ubuntu, "580.126.20-1ubuntu1")
+    )
     drifted = simulated(ubuntu, "nvidia-fabricmanager")
     assert "Inst nvidia-fabricmanager (610." in drifted
     install_by_hand(ubuntu, "nvidia-driver-pinning-580.126.20")
@@ -81,7 +83,9 @@ def exact(host, version: str) -> list[str]:
 def test_a_fabric_manager_of_another_version_refuses_to_run(make):
     host = make(UBUNTU, "H100", "H100")
     add_cuda(host)
-    install_by_hand(host, f"linux-headers-{SYSTEM_FACTS[UBUNTU].kernels[0]}", "nvidia-driver-pinning-580.126.20")
+    install_by_hand(
+        host, f"linux-headers-{SYSTEM_FACTS[UBUNTU].kernels[0]}", "nvidia-driver-pinning-580.126.20"
+    )
     install_by_hand(host, "nvidia-headless-580-open")
     host.reboot()
     install_by_hand(host, "nvidia-fabricmanager=610.43.02-1")
@@ -94,7 +98,9 @@ def test_a_fabric_manager_of_another_version_refuses_to_run(make):
 
 
 def test_one_name_has_two_origins(ubuntu):
-    said = ubuntu.say("apt-cache policy nvidia-fabricmanager-580 nvidia-container-toolkit nvidia-firmware-580-server-580.173.02")
+    said = ubuntu.say(
+        "apt-cache policy nvidia-fabricmanager-580 nvidia-container-toolkit nvidia-firmware-580-server-580.173.02"
+    )
     assert "archive.ubuntu.com" in said
     # The preference of 600 makes NVIDIA's repository win whatever both carry.
     assert "600 https://developer.download.nvidia.com" in ubuntu.say("apt-cache policy libnvidia-compute-580")
@@ -102,19 +108,31 @@ def test_one_name_has_two_origins(ubuntu):
 
 def test_what_is_proprietary_ends_before_620(ubuntu):
     """The newest user space has no proprietary modules: without a pin the old metapackages cannot be resolved."""
-    assert "unmet dependencies" in simulated(ubuntu, "cuda-drivers") or "Inst cuda-drivers (620" not in simulated(ubuntu, "cuda-drivers")
+    assert "unmet dependencies" in simulated(
+        ubuntu, "cuda-drivers"
+    ) or "Inst cuda-drivers (620" not in simulated(ubuntu, "cuda-drivers")
     install_by_hand(ubuntu, "nvidia-driver-pinning-595.71.05")
     assert "Inst nvidia-headless (595.71.05" in simulated(ubuntu, "nvidia-headless")
 
 
 @pytest.mark.slice
 def test_the_cuda_metapackage_brings_a_driver(ubuntu):
-    install_by_hand(ubuntu, "nvidia-headless-580-open=580.126.20-1ubuntu1", *exact(ubuntu, "580.126.20-1ubuntu1"))
+    install_by_hand(
+        ubuntu, "nvidia-headless-580-open=580.126.20-1ubuntu1", *exact(ubuntu, "580.126.20-1ubuntu1")
+    )
     swapped = simulated(ubuntu, "cuda-13-4")
-    assert "Remv nvidia-headless-580-open" in swapped or "Inst nvidia-dkms" in swapped or "Inst nvidia-driver" in swapped
+    assert (
+        "Remv nvidia-headless-580-open" in swapped
+        or "Inst nvidia-dkms" in swapped
+        or "Inst nvidia-driver" in swapped
+    )
     kept = simulated(ubuntu, "cuda-toolkit-13-0=13.0.2-1")
     assert "Inst cuda-toolkit-13-0 (13.0.2-1" in kept
-    assert not [line for line in kept.splitlines() if line.startswith(("Inst", "Remv")) and "nvidia-" in line.split()[1]]
+    assert not [
+        line
+        for line in kept.splitlines()
+        if line.startswith(("Inst", "Remv")) and "nvidia-" in line.split()[1]
+    ]
 
 
 def test_one_name_of_nccl_serves_every_cuda(ubuntu):
@@ -126,14 +144,22 @@ def test_a_tensorrt_pinned_in_part_floats(ubuntu):
     wanted = "10.13.3.9-1+cuda13.0"
     alone = simulated(ubuntu, f"libnvinfer10={wanted}", "libnvinfer-bin")
     assert f"Inst libnvinfer-bin ({wanted}" not in alone
-    whole = [f"{n}={wanted}" for n in ("libnvinfer10", "libnvinfer-plugin10", "libnvonnxparsers10", "libnvinfer-bin")]
+    whole = [
+        f"{n}={wanted}"
+        for n in ("libnvinfer10", "libnvinfer-plugin10", "libnvonnxparsers10", "libnvinfer-bin")
+    ]
     assert f"Inst libnvinfer-bin ({wanted}" in simulated(ubuntu, *whole)
 
 
 def test_the_container_toolkit_is_four_packages_of_one_version(ubuntu):
     alone = simulated(ubuntu, "nvidia-container-toolkit=1.19.0-1")
     assert "unmet dependencies" in alone or "E: Unable to correct problems" in alone
-    names = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+    names = (
+        "nvidia-container-toolkit",
+        "nvidia-container-toolkit-base",
+        "libnvidia-container-tools",
+        "libnvidia-container1",
+    )
     assert "Inst nvidia-container-toolkit (1.19.0-1" in simulated(ubuntu, *(f"{n}=1.19.0-1" for n in names))
 
 
@@ -141,7 +167,9 @@ def test_nvlink5_takes_the_newest_fabric_manager(ubuntu):
     said = simulated(ubuntu, "nvlink5-580", "nvidia-headless-580-open")
     assert "Inst nvidia-fabricmanager (610." in said or "unmet dependencies" in said
     install_by_hand(ubuntu, "nvidia-driver-pinning-580.159.04")
-    assert "Inst nvidia-fabricmanager (610." not in simulated(ubuntu, "nvlink5-580", "nvidia-headless-580-open")
+    assert "Inst nvidia-fabricmanager (610." not in simulated(
+        ubuntu, "nvlink5-580", "nvidia-headless-580-open"
+    )
 
 
 def test_a_headless_driver_has_no_nvidia_smi(ubuntu):
@@ -202,7 +230,11 @@ def test_an_epoch_is_part_of_a_version(rocky):
     said = rocky.say(
         "dnf -q repoquery --qf '%{name} %{epoch}' nvidia-modprobe datacenter-gpu-manager-4-core nvidia-fabricmanager | sort -u"
     )
-    assert set(said.splitlines()) == {"nvidia-modprobe 3", "datacenter-gpu-manager-4-core 1", "nvidia-fabricmanager 0"}
+    assert set(said.splitlines()) == {
+        "nvidia-modprobe 3",
+        "datacenter-gpu-manager-4-core 1",
+        "nvidia-fabricmanager 0",
+    }
 
 
 def test_the_rpm_hides_a_build_that_failed(rocky):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from doctor.core.fit import build, code, cuda, image, pins
+from doctor.core.fit import build, code, cuda, engine, image, pins
 from doctor.core.fit.verdict import Fit, Question
 
 __all__ = ["ASKED", "Asks", "fits_by_word", "fits_of"]
@@ -43,6 +43,10 @@ ASKED: dict[str, Asks] = {
 _OF_QUESTION: dict[str, Asks] = {
     "gpu": image.gpu,
     "image_architecture": image.architecture,
+    "fabric": image.fabric,
+    "rows": engine.rows,
+    "engine_build": engine.other_build,
+    "engine_torch": engine.torch_beside,
     "image_demands": image.demands,
     "image_parts": image.handed_in,
 }

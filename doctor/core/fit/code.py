@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from doctor.core.codes import FIRST_SPECIFIC, Runs, architecture_of, runs
 from doctor.core.fit.ground import Card
-from doctor.core.fit.verdict import Fit, Question, no, of_some_card, sources, unknown, warn, yes
+from doctor.core.fit.verdict import Fit, Question, local_cuda, no, of_some_card, sources, unknown, warn, yes
 from doctor.core.matrix import Architecture, Matrix
 from doctor.core.rows.package import HardwareSupport, Release
 from doctor.core.sets import VersionSet
@@ -15,7 +15,9 @@ from doctor.core.versions import Dotted, parse
 
 __all__ = [
     "engine_gpu",
+    "is_index_build",
     "needs_ptx",
+    "on_both_sides",
     "ptx",
     "public",
     "torch_archs",
@@ -49,13 +51,37 @@ def torch_row(question: Question) -> Release | None:
     return row if row.cuda.parts[:2] == environment.torch_cuda.parts[:2] else None
 
 
+def is_index_build(question: Question, component: str) -> bool:
+    """Whether a package is the build that the package index has, of which rows tell CUDA and code.
+
+    A vLLM for another CUDA than its release's own says so in its version (`+cu129`); its extension says it, too.
+    """
+    row, version = question.row(component), question.releases.get(component, "")
+    if row is None or question.environment.kind == "image":
+        return False
+    if component == "torch":
+        return torch_row(question) is not None
+    local = local_cuda(version)
+    if row.version.raw != version and "+" in version:
+        return local is not None and row.cuda is not None and row.cuda.parts[:2] == local.parts[:2]
+    asked = {
+        name
+        for one in question.environment.bundled
+        if one.path.startswith(f"{component}/")
+        for name in one.needs
+    }
+    majors = {int(found.group(1)) for name in asked if (found := re.match(r"libcudart\.so\.(\d{2})$", name))}
+    is_other = row.cuda is not None and bool(majors) and row.cuda.major not in majors
+    return not is_other
+
+
 # --- torch ----------------------------------------------------------------------------------------
 
 
 def torch_archs(question: Question) -> Iterator[Fit]:
     """Whether torch has kernels for each kind of GPU."""
     cuda = question.environment.torch_cuda
-    if not question.environment.torch or cuda is None:
+    if not (question.environment.torch or question.environment.codes) or cuda is None:
         return
     told = [(card, card.capability) for card in question.ground.cards if card.capability is not None]
     yield from of_some_card([[_torch_on(question, card, capability, cuda)] for card, capability in told])
@@ -86,10 +112,10 @@ def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) 
     told = _by_toolkit(question, card, capability, cuda, family)
     if told is not None:
         return told
-    near = _neighbours(matrix, cuda)
-    if near and all(_runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes" for r in near):
+    near = on_both_sides(question, "torch", capability, cuda)
+    if near:
         builds = " and ".join(f"{r.version} (CUDA {r.cuda})" for r in near)
-        found = f"{gpu}; {name} is not the index's build, but the builds {builds} have code for it"
+        found = f"{gpu}; {name} is not the index's build, but builds on both sides of it have code for it: {builds}"
         return yes(relation, "torch", found, sources(question, *near), "derived")
     return unknown(relation, "torch", f"{gpu}; which GPUs the build {name} has code for is not in the matrix")
 
@@ -129,8 +155,14 @@ def _no_kernels(question: Question, capability: Dotted, found: str, source: tupl
         for r in rows
         if r.cuda and _runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes"
     ]
-    builds = list(dict.fromkeys(f"CUDA {r.cuda}" for r in serving))
-    hint = f"a torch with code for {capability}: a build for {' or '.join(builds[-2:])}" if builds else ""
+    last = serving[-1] if serving else None
+    hint = (
+        f"a torch with code for {capability}: {last.version} (CUDA {last.cuda}) is the last in the index"
+        if last
+        else ""
+    )
+    if hint and question.engine:
+        hint = f"{hint}; and an {question.engine} that asks for that one"
     return no(
         "torch-compiled-cc",
         "torch",
@@ -141,15 +173,23 @@ def _no_kernels(question: Question, capability: Dotted, found: str, source: tupl
     )
 
 
-def _neighbours(matrix: Matrix, cuda: Dotted) -> list[Release]:
-    """An index build with the same CUDA; else the next ones below and above."""
-    rows = [row for row in matrix.releases("torch") if row.cuda is not None and row.compute_capability]
-    same = [row for row in rows if row.cuda and row.cuda.parts[:2] == cuda.parts[:2]]
-    if same:
-        return same[-1:]
-    below = [row for row in rows if row.cuda and row.cuda < cuda]
-    above = [row for row in rows if row.cuda and row.cuda > cuda]
-    return [below[-1], above[0]] if below and above else []
+def on_both_sides(question: Question, component: str, capability: Dotted, cuda: Dotted) -> list[Release]:
+    """A release no newer, with no newer CUDA, and one no older, with no older CUDA, that both serve a GPU.
+
+    Releases and toolkits take up new GPUs and leave old ones behind, and bring none back: what lies between two
+    builds with code for a GPU has it. One build alone proves nothing of the next: torch 2.11 leaves out Volta
+    where 2.10 with the same CUDA has it.
+    """
+    own = question.row(component)
+    if own is None:
+        return []
+    rows = [
+        row for row in question.matrix.releases(component) if row.cuda is not None and row.compute_capability
+    ]
+    serving = [r for r in rows if _runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes"]
+    below = [r for r in serving if r.cuda and r.version <= own.version and r.cuda.parts[:2] <= cuda.parts[:2]]
+    above = [r for r in serving if r.cuda and r.version >= own.version and r.cuda.parts[:2] >= cuda.parts[:2]]
+    return list(dict.fromkeys((below[-1], above[0]))) if below and above else []
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -232,7 +272,7 @@ def _covers(row: HardwareSupport, component: str, version: str) -> bool:
 
 def ptx(question: Question) -> Iterator[Fit]:
     """Whether the driver can compile the PTX of what is there: it cannot when that is of a newer CUDA."""
-    environment, speaks = question.environment, question.ground.driver_cuda
+    environment, speaks = question.environment, question.speaks
     cuda = environment.torch_cuda
     if cuda is None or speaks is None or speaks.major != cuda.major:
         return

@@ -10,7 +10,7 @@ from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, y
 from doctor.core.matrix import ToolkitRow
 from doctor.core.versions import Dotted
 
-__all__ = ["cuda_libraries", "driver_floor", "libcuda", "nccl", "tensorrt_driver", "torch_build"]
+__all__ = ["cuda_libraries", "driver_floor", "floor_of", "libcuda", "nccl", "tensorrt_driver", "torch_build"]
 
 
 def torch_build(question: Question) -> Iterator[Fit]:
@@ -53,12 +53,12 @@ def _other_build(question: Question, name: str) -> Fit:
 # --- the driver -----------------------------------------------------------------------------------
 
 
-def driver_floor(question: Question) -> Iterator[Fit]:
+def driverfloor_of(question: Question) -> Iterator[Fit]:
     """The driver has to be of the CUDA major that torch was built with, or newer."""
     environment = question.environment
     if environment.torch_cuda is not None and (environment.torch or environment.kind == "image"):
         name = f"torch {environment.torch}" if environment.torch else "the image"
-        yield from _floor(question, "torch" if environment.torch else "cuda", name, environment.torch_cuda)
+        yield from floor_of(question, "torch" if environment.torch else "cuda", name, environment.torch_cuda)
 
 
 def tensorrt_driver(question: Question) -> Iterator[Fit]:
@@ -74,10 +74,11 @@ def tensorrt_driver(question: Question) -> Iterator[Fit]:
         majors = {int((row.unsuffixed_variant or row.cuda_variants[0]).removeprefix("cu"))}
     for major in sorted(majors):
         name = f"TensorRT {environment.tensorrt} (CUDA {major})"
-        yield from _floor(question, "tensorrt", name, Dotted(str(major)))
+        yield from floor_of(question, "tensorrt", name, Dotted(str(major)))
 
 
-def _floor(question: Question, component: str, name: str, cuda: Dotted) -> Iterator[Fit]:
+def floor_of(question: Question, component: str, name: str, cuda: Dotted) -> Iterator[Fit]:
+    """The driver that a build with a CUDA needs."""
     ground, relation = question.ground, f"driver-floor-cuda{cuda.major}"
     row = _row(question, cuda)
     if ground.has_gpu is False or ground.is_jetson:
@@ -99,10 +100,8 @@ def _floor(question: Question, component: str, name: str, cuda: Dotted) -> Itera
             f"{name} needs a driver for CUDA {cuda.major}; this one speaks {ground.driver_cuda}",
             sources(question, row),
         )
-    elif question.environment.has_compat and ground.cards and all(card.takes_compat for card in ground.cards):
-        beside = "the image brings newer driver libraries, which these GPUs take"
-        found = f"{name} needs a driver for CUDA {cuda.major}; {beside}"
-        yield yes(relation, component, found, sources(question, rules=("fwd-compat",)), "derived")
+    elif (compat := _by_compat(question, relation, component, name, cuda, row)) is not None:
+        yield compat
     elif row is None:
         yield unknown(relation, component, f"CUDA {cuda} has no row in this matrix", is_open=True)
     elif ground.driver_cuda is None and ground.driver is not None and ground.driver >= row.driver_floor:
@@ -114,6 +113,35 @@ def _floor(question: Question, component: str, name: str, cuda: Dotted) -> Itera
         )
     else:
         yield _too_old(question, component, name, cuda, row)
+
+
+def _by_compat(  # noqa: PLR0913 - as `_too_old`, and what it is called
+    question: Question, relation: str, component: str, name: str, cuda: Dotted, row: ToolkitRow | None
+) -> Fit | None:
+    """Newer driver libraries in the driver's place: there, perhaps there, or (None) no way out here."""
+    ground, environment, compat = question.ground, question.environment, question.compat
+    if not ground.cards or not all(card.takes_compat for card in ground.cards):
+        return None
+    needs, source = (
+        f"{name} needs a driver for CUDA {cuda.major}",
+        sources(question, row, rules=("fwd-compat",)),
+    )
+    if compat is not None and row is not None:
+        if compat < row.driver_floor:
+            return None
+        found = f"{needs}; newer driver libraries ({compat}) stand in for it, which these GPUs take"
+        return yes(relation, component, found, source, "derived")
+    if environment.has_compat:
+        beside = "the image brings newer driver libraries, which these GPUs take"
+        return yes(relation, component, f"{needs}; {beside}", source, "derived")
+    if environment.kind != "image":
+        return None
+    driver = f"driver {ground.driver or 'of an older CUDA'}"
+    text = (
+        f"{needs}, and there is {driver}: it runs where the image brings newer driver libraries (cuda-compat), "
+        "of which its configuration says nothing; `--have cuda-compat==VERSION` says it"
+    )
+    return unknown(relation, component, text, source, is_open=True)
 
 
 def _row(question: Question, cuda: Dotted) -> ToolkitRow | None:

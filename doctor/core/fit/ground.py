@@ -28,6 +28,10 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     driver: Dotted | None = None
     driver_cuda: Dotted | None = None
     """The highest CUDA that its libcuda speaks."""
+    compat: Dotted | None = None
+    """The version of newer driver libraries (`cuda-compat`) that a question says are used there."""
+    has_fabric_manager: bool | None = None
+    """Where an NVSwitch joins the GPUs: whether the fabric manager is among the packages."""
     cards: tuple[Card, ...] = ()
     has_gpu: bool | None = None
     glibc: Dotted | None = None

@@ -10,7 +10,7 @@ from doctor.core.fit.verdict import Fit, Question, no, sources, unknown, warn, y
 from doctor.core.pattern import pattern
 from doctor.core.versions import Dotted
 
-__all__ = ["architecture", "demands", "gpu", "handed_in"]
+__all__ = ["architecture", "demands", "fabric", "gpu", "handed_in"]
 
 Holds = Literal["yes", "no", "unknown"]
 
@@ -32,16 +32,33 @@ def gpu(question: Question) -> Iterator[Fit]:
 
 
 def architecture(question: Question) -> Iterator[Fit]:
-    """The image is for the processor of the machine."""
+    """The image, or the wheels of an environment, are for the processor of the machine."""
     image, machine = question.environment.architecture, question.ground.architecture
-    if question.environment.kind != "image" or not image or not machine:
+    if not image or not machine:
         return
-    found = f"the image is for {image}, the machine is {machine}"
+    word = "image" if question.environment.kind == "image" else "environment"
+    found = f"the {word} is for {image}, the machine is {machine}"
     if image == machine:
-        yield yes("image-architecture", "image", found)
+        yield yes(f"{word}-architecture", word, found)
     else:
-        wanted = f"an image for {machine}"
-        yield no("image-architecture", "image", found, wanted=wanted, source=(), hints=(wanted,))
+        wanted = f"an {word} for {machine}"
+        yield no(f"{word}-architecture", word, found, wanted=wanted, source=(), hints=(wanted,))
+
+
+def fabric(question: Question) -> Iterator[Fit]:
+    """GPUs that an NVSwitch joins start no CUDA without the fabric manager."""
+    if question.ground.has_fabric_manager is False:
+        wanted = "the fabric manager in the driver's version"
+        source = sources(question, rules=("fabric-manager",))
+        found = "an NVSwitch joins the GPUs, and no fabric manager is among the packages of the machine"
+        yield no(
+            "fabric-manager-same-version",
+            "fabric-manager",
+            found,
+            wanted=wanted,
+            source=source,
+            hints=(wanted,),
+        )
 
 
 def demands(question: Question) -> Iterator[Fit]:

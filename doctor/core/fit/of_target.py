@@ -16,10 +16,11 @@ def ground_of_target(matrix: Matrix, target: Target) -> Ground:
     driver = target.version("driver")
     version = Dotted(driver) if driver else None
     branch = matrix.branch(version) if version else None
-    glibc = target.version("glibc")
+    glibc, compat = target.version("glibc"), target.version("cuda-compat")
     return Ground(
         driver=version,
         driver_cuda=branch.cuda_version if branch else None,
+        compat=Dotted(compat) if compat else None,
         cards=tuple(
             Card(
                 name=kind.name,

@@ -157,6 +157,7 @@ def tensorrt_libraries(question: Question) -> Iterator[Fit]:
             "tensorrt-libraries",
             "tensorrt",
             f"{name} brings no libnvinfer; whether the system has it is not known",
+            is_open=True,
         )
         return
     source = sources(question, rules=("trt-libs-wheel",))

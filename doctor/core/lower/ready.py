@@ -120,7 +120,7 @@ def _key(ground: Ground, row: RepositoryRow, values: dict[str, str]) -> Key:
     address, _, fingerprint = ground.choices.keys.get(row.name, "").partition("#")
     is_file = address.startswith("file:")
     return Key(
-        url="" if is_file else address or filled(row.key_url, values),
+        url="" if is_file else address or filled(row.key, values),
         file=address.removeprefix("file:") if is_file else "",
         keyring=row.keyring,
         fingerprint=fingerprint or row.fingerprint,

@@ -1,16 +1,14 @@
-"""GPU, driver, kernel modules and kernel: which drives which."""
+"""GPU, driver and kernel modules: which drives which."""
 
 from __future__ import annotations
 
 from doctor.core.rows.base import Row
 from doctor.core.rows.driver import DriverBranch
 from doctor.core.rows.hardware import Architecture
-from doctor.core.rows.system import KernelBuild, KernelRow, StableChange
 from doctor.core.solve.frame import lead
 from doctor.core.solve.model import Model
 from doctor.core.solve.universe import minor_of
 from doctor.core.target import GpuKind
-from doctor.core.versions import Dotted, Version
 
 __all__ = ["relate_driver"]
 
@@ -27,7 +25,6 @@ def relate_driver(model: Model) -> None:
             _not_ours(model, kind, card)
     if "driver" in model:
         _flavours(model)
-        _builds(model)
 
 
 def _not_ours(model: Model, kind: GpuKind, card: str) -> None:
@@ -154,89 +151,3 @@ def _targets(model: Model, kind: GpuKind, card: str) -> None:
             until = model.where(name, lambda version, m=last: minor_of(version)[0] <= m)  # type: ignore[misc]
             says = f"is a target of CUDA up to {last}.x only"
             model.relate("gpu-last-cuda", (card, 1), says, (name, until | absent), rows=(family,))
-
-
-# --- kernels --------------------------------------------------------------------------------------
-
-
-def _builds(model: Model) -> None:
-    """The driver releases that build on the running kernel."""
-    if "kernel" not in model or not isinstance(model.domain("kernel")[0], Version):
-        return
-    kernel = model.domain("kernel")[0]
-    rows = sorted(model.universe.matrix.edition.kernels, key=lambda row: row.kernel.key)
-    assert isinstance(kernel, Dotted)
-    minor = minor_of(kernel)
-    below = [row for row in rows if minor_of(row.kernel) <= minor]
-    above = [row for row in rows if minor_of(row.kernel) >= minor]
-    if not below:
-        return  # older than the oldest row: builds on such kernels were never at issue
-    if not above:
-        near = f"kernel {below[-1].kernel}"
-        says = f"is newer than this matrix knows kernels (to {below[-1].kernel})"
-        model.relate("nearest-known-row", ("kernel", 1), says, is_soft=True, nearest=near)
-    low, high = below[-1], (above or below[-1:])[0]
-    if minor_of(low.kernel) == minor:
-        _patch_levels(model, kernel, low)
-    possible = sure = 0
-    for position, driver in enumerate(model.domain("driver")):
-        assert isinstance(driver, Dotted)
-        possible |= (_builds_on(driver, low) != "no") << position
-        sure |= (_builds_on(driver, high) == "yes") << position
-    is_weak = "builds" in low.unverified
-    says = f"is known to drivers {_since(low)}"
-    model.relate(
-        "kernel-driver-build", ("kernel", 1), says, ("driver", possible), rows=(low,), is_soft=is_weak
-    )
-    model.relate("kernel-driver-build", ("kernel", 1), says, ("driver", sure), rows=(high,), is_soft=True)
-
-
-def _patch_levels(model: Model, kernel: Dotted, row: KernelRow) -> None:
-    """What a stable kernel took within its series: what built on one patch level may fail on the next."""
-    for change in row.changes_in(kernel):
-        verdicts = {
-            driver: _knows(driver, change) for driver in model.domain("driver") if isinstance(driver, Version)
-        }
-        drivers = ", ".join(map(_text, change.builds))
-        says = f"has what {change.since} brought ({change.change.rstrip('.')}), known to drivers {drivers}"
-        possible = model.among("driver", (driver for driver, word in verdicts.items() if word != "no"))
-        sure = model.among("driver", (driver for driver, word in verdicts.items() if word == "yes"))
-        is_weak = "stable_changes" in row.unverified
-        given = ("kernel", 1)
-        model.relate("kernel-driver-build", given, says, ("driver", possible), rows=(row,), is_soft=is_weak)
-        model.relate("kernel-driver-build", given, says, ("driver", sure), rows=(row,), is_soft=True)
-
-
-def _knows(driver: Version, change: StableChange) -> str:
-    """Whether a release knows a change: `yes`, `no`, or `unknown` for a branch that was not looked at."""
-    if driver in change.fails:
-        return "no"
-    build = next((build for build in change.builds if build.branch == minor_of(driver)[0]), None)
-    return _at_least(driver, build) if build else "unknown"
-
-
-def _builds_on(driver: Dotted, row: KernelRow) -> str:
-    """Whether a release builds on a kernel: `yes`, `no` or `unknown`."""
-    branch = minor_of(driver)[0]
-    build = next((build for build in row.builds if build.branch == branch), None)
-    if build is None:
-        # A branch that began after all those named was cut from sources that knew the kernel.
-        return "yes" if branch > max(other.branch for other in row.builds) else "unknown"
-    return _at_least(driver, build)
-
-
-def _at_least(driver: Version, build: KernelBuild) -> str:
-    if driver < build.since:
-        return "no"
-    if build.patched_by and (build.upstream_since is None or driver < build.upstream_since):
-        return "unknown"
-    return "yes"
-
-
-def _since(row: KernelRow) -> str:
-    return ", ".join(_text(build) for build in row.builds)
-
-
-def _text(build: KernelBuild) -> str:
-    patched = f" (patched by {build.patched_by})" if build.patched_by else ""
-    return f"R{build.branch} from {build.since}{patched}"

@@ -71,7 +71,7 @@ class RepositoryRow(_Place, frozen=True, kw_only=True):
     """`{dir}` by system: `rhel9` for Rocky 9."""
     suites: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
-    key_url: str
+    key: str
     keyring: str
     """Where the key is put on the host."""
     fingerprint: str

@@ -161,7 +161,8 @@ def _wants_compiler(model: Model) -> bool:
 
 def _fact(model: Model, name: str, says: str, row: SystemRow | None) -> None:
     source = row.source if row else ()
-    model.say(Link(relation=name, says=says, kind="fact", source=source), [(name, 1)])
+    is_weak = row is not None and name in row.unverified
+    model.say(Link(relation=name, says=says, kind="fact", source=source, is_soft=is_weak), [(name, 1)])
 
 
 # --- components -----------------------------------------------------------------------------------

@@ -177,13 +177,18 @@ def _number(version: Version) -> float:
 
 
 def kernel_of(model: Model, system: SystemRow) -> tuple[Version, str] | None:
-    """The kernel of a system for a goal that speaks of one: that which fits of those it has, or its own."""
+    """The kernel of a system: that which fits a goal about it of those it has, its only one, or none.
+
+    A system with several kernels has none of its own where the goal does not speak of any.
+    """
     terms: Iterable[Term] = [term for term in model.goal.terms if term.component == "kernel"]
-    if not terms:
-        return None
     kernels = (system.kernel, *system.later_kernels)
-    sets = [_set(model, term) for term in terms]
     says = f"the kernel of {system.system} is {' or '.join(map(str, kernels))}"
+    if not terms:
+        # The guest of another owner's driver has a kernel of theirs.
+        is_own = model.target.driver_kind in ("", "data-center", "vgpu-guest")
+        return (system.kernel, says) if is_own and len(kernels) == 1 else None
+    sets = [_set(model, term) for term in terms]
     for kernel in kernels:
         exact = next((one.exact for one in sets if one.exact is not None), None)
         if exact is not None and minor_of(exact) == minor_of(kernel):

@@ -115,7 +115,8 @@ class Apt:
         """A dry run has no branch lock on disk yet: what has the very version of a wanted package is preferred."""
         if not request.get("prefer"):
             return []
-        shape = "Package: *\nPin: version %s\nPin-Priority: 1000\n"
+        # A pattern: for the name `*` apt takes pins of releases alone.
+        shape = "Package: /./\nPin: version %s\nPin-Priority: 1000\n"
         text = "\n".join(shape % version for version in request["prefer"])
         own = os.path.join(self.root, "etc/apt/preferences")
         if os.path.isfile(own):
@@ -167,7 +168,8 @@ class Apt:
         self._run(self._act(request, present, "--download-only"))
 
     def apply(self, request, present):
-        self._run(self._act(request, present, "--no-download"))
+        # Not with --no-download: of a file: repository apt then knows no path, and ends with an internal error.
+        self._run(self._act(request, present))
 
     def unlock(self, names):
         """Lifts holds."""

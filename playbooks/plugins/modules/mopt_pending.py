@@ -14,6 +14,7 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 stages: {description: Stages whose packages are not as wanted, type: list, returned: always}
+reloads: {description: Stages whose module is loaded at another version, type: list, returned: always}
 acting: {description: Stages that have anything to do at all, type: list, returned: always}
 disruptive: {description: Whether modules or services that use GPUs will be touched, type: bool, returned: always}
 broken: {description: Packages left half done, type: dict, returned: always}
@@ -27,7 +28,7 @@ from ansible.module_utils import mopt_apt, mopt_dnf, mopt_host, mopt_sets, mopt_
 from ansible.module_utils.basic import AnsibleModule
 
 #: Their packages restart services or replace what a running process has open.
-DISRUPTIVE = ("kernel", "driver", "fabric", "container", "dcgm")
+DISRUPTIVE = ("driver", "fabric", "container", "dcgm")
 
 
 def main():
@@ -39,16 +40,18 @@ def main():
     p = module.params
     manager = mopt_apt.Apt() if p["manager"] == "apt" else mopt_dnf.Dnf()
     present, broken = manager.present(), manager.broken()
-    found, disruptive = [], False
+    found, reloads, disruptive = [], [], False
     for stage in p["stages"]:
         is_pending = any(_is_open(one, present, broken, p["manager"]) for one in stage.get("packages") or ())
         kernel = stage.get("kernel") or {}
         loaded = mopt_host.loaded_version(kernel.get("module", "nvidia")) if kernel.get("module_version") else ""
         if is_pending:
             found.append(stage["id"])
-        if is_pending and stage["id"] in DISRUPTIVE or loaded and loaded != kernel["module_version"]:
+        if loaded and loaded != kernel["module_version"]:
+            reloads.append(stage["id"])
+        if is_pending and stage["id"] in DISRUPTIVE or stage["id"] in reloads:
             disruptive = True
-    module.exit_json(changed=False, stages=found, disruptive=disruptive, broken=broken, acting=_acting(p["stages"]), pci_ids=_pci_ids())
+    module.exit_json(changed=False, stages=found, reloads=reloads, disruptive=disruptive, broken=broken, acting=_acting(p["stages"]), pci_ids=_pci_ids())
 
 
 def _acting(stages):

@@ -27,7 +27,19 @@ def ensure_libraries() -> Path:
 
 def _header(folder: Path) -> Path:
     folder.mkdir()
-    run(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "-d", folder, HEADER)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "-d",
+        folder,
+        HEADER,
+    )
     wheel = next(folder.glob("*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith("/nvml.h"))

@@ -44,7 +44,9 @@ def make(root: Path, facts: SystemFacts) -> None:
         "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n",
     )
     write(root, "etc/dnf/plugins/versionlock.list", "")
-    write(root, "etc/ld.so.conf.d/lib64.conf", "/usr/lib64\n")  # a standard place on Enterprise Linux, not on Debian
+    write(
+        root, "etc/ld.so.conf.d/lib64.conf", "/usr/lib64\n"
+    )  # a standard place on Enterprise Linux, not on Debian
     (root / "usr/bin/yum").symlink_to("dnf")
     (root / "usr/libexec/platform-python").symlink_to("../bin/python3")
     (root / "usr/lib/systemd/system/sshd.service").symlink_to(
@@ -86,9 +88,9 @@ def _install_own_packages(root: Path, facts: SystemFacts) -> None:
     specs = {
         "rocky-release": (
             facts.version, f"1.el{facts.major}",
-            f"Provides: system-release = {facts.version}, system-release(releasever) = {facts.major}, "
+            (f"Provides: system-release = {facts.version}, system-release(releasever) = {facts.major}, "
             f"redhat-release = {facts.version}, /bin/sh, /usr/bin/python3, platform-python, python3, systemd, "
-            "kmod, zstd, shadow-utils, coreutils, bash\nBuildArch: noarch\n",
+            "kmod, zstd, shadow-utils, coreutils, bash\nBuildArch: noarch\n"),
             "%files\n",
         ),
         "kernel-core": (version, revision, f"Provides: kernel-uname-r = {facts.kernels[0]}\n",
