@@ -98,7 +98,7 @@ def test_an_image(ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     config = json.dumps(inspect(BASE, tags=("vllm/vllm-openai:v0.11.2",)))
     (tmp_path / "image.json").write_text(config)
     code, out, _ = ask(
-        "--image", str(tmp_path / "image.json"), "--gpu", "H100", "--have", "driver==550.144.03"
+        "--image", str(tmp_path / "image.json"), "--gpu", "RTX 5090", "--have", "driver==570.124.04"
     )
     assert code == 1
     assert "NVIDIA_REQUIRE_CUDA demands cuda>=12.9" in out

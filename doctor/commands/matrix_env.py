@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 import msgspec
 
 from doctor.commands.ask import named_target
+from doctor.core.check import Case
+from doctor.core.claims.fabric import fabric_manager_down
 from doctor.core.evidence import Evidence
 from doctor.core.fit.ground import Ground, ground_of_host
 from doctor.core.fit.of_target import ground_of_target
@@ -89,8 +92,15 @@ def _machine(options: argparse.Namespace, matrix: Matrix, hosts: tuple[Host, ...
         target = named_target(options, matrix)
         return target, ground_of_target(matrix, target)
     host = _holder(options, hosts)
+    said = {term.component: term for term in (parse_term(text) for text in options.have)}
     target, ground = target_of(matrix, host), ground_of_host(matrix, host)
-    for term in (parse_term(text) for text in options.have):
+    also = {**{term.component: term for term in target.have}, **said}
+    target = msgspec.structs.replace(target, have=tuple(also.values()))
+    if "fabric-manager" not in said and fabric_manager_down(Case(host=host, matrix=matrix)).holds:
+        ground = msgspec.structs.replace(ground, has_fabric_manager=False)
+    for term in said.values():
+        if term.component == "cuda-compat":
+            ground = msgspec.structs.replace(ground, compat=Dotted(term.spec.removeprefix("==")))
         if term.component == "driver":
             version = Dotted(term.spec.removeprefix("=="))
             branch = matrix.branch(version)
@@ -141,6 +151,10 @@ def _refuse_empty(path: str) -> None:
     )
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _image(path: str) -> Environment:
     """The configuration in a file, or on stdin for `-`. Raises `UsageError` where it is none."""
     from doctor.facts.imageconfig import read_image
@@ -149,7 +163,9 @@ def _image(path: str) -> Environment:
         if path == "-":
             data = sys.stdin.buffer.read(_IMAGE_BYTES_MAX + 1)
         else:
-            with open(path, "rb") as handle:  # noqa: PTH123 - as above
+            # Opening a pipe would wait without end for somebody to write to it; reading it then ends at once.
+            with open(path, "rb", opener=_without_waiting) as handle:
+                os.set_blocking(handle.fileno(), True)
                 data = handle.read(_IMAGE_BYTES_MAX + 1)
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read: {error.strerror}") from error

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import msgspec
 
 from doctor.core.chain import WISHES, changes_of, components_of, is_gpu
+from doctor.core.relate.named import NAME
 from doctor.core.relate.standing import STANDING
 from doctor.core.resolve import Resolution, ask
 from doctor.core.solve.costs import costs, present
 from doctor.core.solve.explain import Relaxed, admissible, relaxed, runs_of, spec_of
+from doctor.core.solve.frame import SERVERS
 from doctor.core.solve.model import ABSENT, Model
 from doctor.core.stack import Change, Hint
 
 __all__ = ["find_hints"]
 
 _HINTS_MAX = 3
-#: Engines that serve by themselves, each of which can have an environment of its own.
-_SERVERS = ("vllm", "sglang", "tensorrt-llm")
 #: What belongs to the machine, and is changed last of all.
 _MACHINE = ("os", "kernel", "glibc", "secure-boot", "vgpu-host")
 
@@ -29,19 +29,32 @@ def find_hints(resolution: Resolution) -> tuple[Hint, ...]:
     found = [*_apart(model, resolution.core), *_instead(model, resolution.core)]
     against = frozenset(range(len(model.links)))
     single = relaxed(model, resolution.core, against)
-    if not single and resolution.answer == "no":
-        # More is not known: a change that takes the known obstacle away is still worth saying.
-        against = model.hard()
-        single = relaxed(model, resolution.core, against)
     table = costs(model, "repair")
-    for one in sorted(single, key=lambda r: _rank(model, r)):
-        hint = _hint(model, one, against, table)
-        if hint is not None:
-            found.append(hint)
+    hints = [_hint(model, one, against, table) for one in sorted(single, key=lambda r: _rank(model, r))]
+    if resolution.answer == "no" and not found and all(_is_machine(one.component) for one in single):
+        hints = [*_perhaps(resolution, table), *hints]
+    found += [hint for hint in hints if hint is not None]
     if not found and resolution.answer == "no":
         found = _together(model)
     by_text = {hint.text: hint for hint in reversed(found)}
     return tuple(reversed(by_text.values()))[:_HINTS_MAX]
+
+
+def _perhaps(resolution: Resolution, table: list[list[int]]) -> list[Hint | None]:
+    """Changes that take the known obstacle away, where more is not known: worth saying, and no promise."""
+    model = resolution.model
+    # What an uncertain row speaks against is no way out; that no row tells of it is no obstacle.
+    told = frozenset(n for n, link in enumerate(model.links) if not link.is_soft or link.source)
+    found: list[Hint | None] = []
+    for against in (told, model.hard()):
+        for one in sorted(relaxed(model, resolution.core, against), key=lambda r: _rank(model, r)):
+            hint = None if _is_machine(one.component) else _hint(model, one, against, table)
+            if hint is not None:
+                text = f"{hint.text}; whether that suffices is not known"
+                found.append(msgspec.structs.replace(hint, text=text, components={}))
+        if found:
+            break
+    return found
 
 
 def _is_machine(name: str) -> bool:
@@ -73,6 +86,8 @@ def _hint(model: Model, one: Relaxed, against: frozenset[int], table: list[list[
     changes = (own, *(change for change in changes_of(then) if change.component != name))
     asked = [t.text for t in model.goal.terms if t.component == name]
     gives_up_goal = any(model.links[number].kind == "goal" for number in one.dropped)
+    if gives_up_goal and spec == "*":
+        return None  # to ask for nothing is no way to get it
     words = _spoken(spec)
     if "|" in spec and model.universe.scheme(name) != "name":
         words = runs_of(model, name, one.mask)
@@ -94,6 +109,8 @@ def _change_text(model: Model, change: Change, words: str, given_up: str) -> str
         return f"leave to change {name} from {change.before} to {words}{best}"
     if given_up:
         return f"{name} {words} in place of {given_up}{best}"
+    if change.before and " to " in words:
+        words = f"one of {words}"
     return f"{name} {f'from {change.before} to ' if change.before else ''}{words}{best}"
 
 
@@ -113,7 +130,10 @@ def _spoken(spec: str) -> str:
 def _machine_hint(model: Model, one: Relaxed, rest: frozenset[int]) -> Hint | None:
     name = one.component
     if not is_gpu(name):
+        asked = any(term.component == name for term in model.goal.terms)
         words = {"glibc": "a newer system, or a container image with its own C library"}
+        if asked and name == "glibc":
+            return Hint(text="another system")  # a release of it is asked for, older or newer
         return Hint(text=words.get(name, f"another {name}"))
     component, _mark, number = name.partition("#")
     tail = f"#{number}" if number else ""
@@ -146,7 +166,9 @@ def _instead(model: Model, core: Sequence[int]) -> list[Hint]:
     found = []
     for number in core:
         link = model.links[number]
-        if link.relation == "name-in-release" and link.nearest and not link.is_soft:
+        subjects = tuple(f"{name} " for name in model.components_of(number))
+        is_release = link.nearest.startswith(subjects)
+        if link.relation == NAME and link.nearest and not is_release and not link.is_soft:
             found.append(Hint(text=f"{link.nearest} in its place"))
         row = next((row for row in model.universe.matrix.edition.folklore if row.id == link.relation), None)
         if row is not None and not link.is_soft:
@@ -165,7 +187,7 @@ def _apart(model: Model, core: Sequence[int]) -> list[Hint]:
         for number in core
         if model.links[number].kind == "goal"
         for name in model.components_of(number)
-        if name in _SERVERS
+        if name in SERVERS
     }
     if len(given) < 2:
         return []

@@ -156,7 +156,7 @@ def advice(resolution: Resolution) -> tuple[str, ...]:
         if not isinstance(value, Version):
             raw = model.target.version(name)
             value = model.universe.version(name, raw) if raw else None
-        if value is None or name not in model:
+        if value is None or name not in model or (name == "driver" and _is_of_others(model)):
             continue
         bulletins = advisories_open(model, name, value)
         if bulletins:
@@ -166,9 +166,17 @@ def advice(resolution: Resolution) -> tuple[str, ...]:
     return (*found, *_untold_kernel(model), *_unread(resolution))
 
 
+def _is_of_others(model: Model) -> bool:
+    """Whether driver and kernel are of a maker of whole systems, whose bulletins and numbers are others."""
+    return model.target.driver_kind in ("jetpack", "windows")
+
+
 def _untold_kernel(model: Model) -> list[str]:
     """A kernel that is older than every row: nothing speaks for or against a driver on it."""
-    kernel = model.domain("kernel")[0] if "kernel" in model and "driver" in model else None
+    is_told = not _is_of_others(model) and any(
+        link.kind == "fact" and link.relation == "kernel" for link in model.links
+    )
+    kernel = model.domain("kernel")[0] if is_told and "driver" in model else None
     oldest = min((row.kernel for row in model.universe.matrix.edition.kernels), default=None)
     if not isinstance(kernel, Version) or oldest is None or minor_of(kernel) >= minor_of(oldest):
         return []

@@ -102,7 +102,15 @@ def _spare(model: Model) -> list[frozenset[int]]:
             far.add(number)
         elif mine:
             torch.add(number)
-    return [frozenset(far), frozenset(torch), *near]
+    return [frozenset(far), frozenset(torch), *near, *_overruled(model)]
+
+
+def _overruled(model: Model) -> list[frozenset[int]]:
+    """The driver that is there, where its owner takes no other: that one is there is not the reason."""
+    owners = {row.id for row in model.universe.matrix.edition.owners}
+    if not any(link.relation in owners and not link.is_soft for link in model.links):
+        return []
+    return [frozenset(n for n, link in enumerate(model.links) if link.relation == "have:driver")]
 
 
 def more(first: Resolution, policy: Policy, count: int) -> list[Resolution]:

@@ -16,7 +16,7 @@ from doctor.core.rows.site import RuleKind, SiteRule
 from doctor.core.solve.frame import Mode
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import Because, WhyReport
-from doctor.core.target import Target
+from doctor.core.target import Target, system_of
 
 __all__ = ["breaks", "overlay_effect", "under_rules"]
 
@@ -50,10 +50,11 @@ def under_rules(matrix: Matrix, report: WhyReport) -> WhyReport:
     if not matrix.overlays:
         return report
     universe = Universe(matrix)
+    held = _held(matrix, report)
     broken = []
     for overlay in matrix.overlays:
         for kind, rule in overlay.rules:
-            raw = report.components.get(rule.component) or report.target.version(rule.component)
+            raw = held.get(rule.component, "")
             if raw and kind != "mirror" and breaks(universe, kind, rule, raw):
                 words = rule_words(kind, rule, overlay.name)
                 text = f"{rule.component} {raw} {words}: {rule.reason}"
@@ -68,6 +69,20 @@ def under_rules(matrix: Matrix, report: WhyReport) -> WhyReport:
         overlays=matrix.overlay_names,
         overlay_effect=tuple(broken),
     )
+
+
+def _held(matrix: Matrix, report: WhyReport) -> dict[str, str]:
+    """Everything that the environment and its machine hold, by component: a rule may be about each of it."""
+    target, environment = report.target, report.environment
+    system = system_of(matrix, target.os) if target.os else None
+    machine = {"os": system.system if system else target.os, "kernel": target.kernel, "python": target.python}
+    held = {**machine, **{term.component: term.spec.removeprefix("==") for term in target.have}}
+    packages = environment.packages if environment else {}
+    for row in matrix.edition.components:
+        names = [row.package, *(f"{row.package}-cu{major}" for major in (13, 12, 11))] if row.package else []
+        found = next((packages[name] for name in names if name in packages), "")
+        held[row.component] = found or held.get(row.component, "")
+    return {name: raw for name, raw in {**held, **report.components}.items() if raw}
 
 
 def breaks(universe: Universe, kind: RuleKind, rule: SiteRule, raw: str) -> bool:

@@ -24,6 +24,7 @@ _COUNT = pattern(r"(.+?)\s*[xX](\d{1,4})")
 _PCI = pattern(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{4})")
 #: A slice of a card is named after it: `A10-24Q`, its gigabytes and the licence.
 _VGPU = pattern(r"-\d{1,3}[ABCQ]$")
+_SXM = pattern(r"sxm[0-9]")
 _NVIDIA = "10de"
 
 
@@ -165,10 +166,7 @@ def _installed(matrix: Matrix, have: Iterable[Term]) -> tuple[Term, ...]:
 
 def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     """The GPUs that `H200`, `10de:2335` or `B200 x8` means; a kind of maker `unknown` where none is."""
-    name, count = text.strip(), 1
-    match = _COUNT.fullmatch(name)
-    if match:
-        name, count = match.group(1).strip(), int(match.group(2))
+    name, count = _counted(matrix, text.strip())
     if not name or not 0 < count <= 1024:
         raise UsageError(
             f"`{text}` names no GPU", hints=("a name or id and a count: `H200x8`, `10de:2335x8`",)
@@ -177,6 +175,19 @@ def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     if pci:
         return _by_id(matrix, pci.group(1).lower(), pci.group(2).lower(), count)
     return _by_name(matrix, _VGPU.sub("", name), count)
+
+
+def _counted(matrix: Matrix, text: str) -> tuple[str, int]:
+    """A name and its count. The x of `MX450` and `RTX4090` is a letter of the name."""
+    match = _COUNT.fullmatch(text)
+    if match is None or _by_name(matrix, text, 1).maker == "nvidia":
+        return text, 1
+    name, count = match.group(1), int(match.group(2))
+    is_apart = text[match.end(1)].isspace()
+    has_figure = any(char.isdigit() for char in name)
+    if is_apart or has_figure or _by_name(matrix, name, count).maker != "unknown":
+        return name, count
+    return text, 1
 
 
 def _by_id(matrix: Matrix, vendor: str, device: str, count: int) -> GpuKind:
@@ -205,7 +216,7 @@ def _by_name(matrix: Matrix, name: str, count: int) -> GpuKind:
         row = matrix.gpu(product.pci_device_ids[0])
         if row is not None and wanted in (_folded(product.product), *map(_folded, product.pci_device_ids)):
             return _known(matrix, row, product, count)
-    found = _by_words(matrix, wanted, count)
+    found = _by_words(matrix, wanted, count) or _by_letters(matrix, wanted)
     if found is not None:
         return _known(matrix, found, matrix.product(found.pci_device_id), count)
     words = set(re.split(r"[^a-z0-9]+", name.casefold()))
@@ -231,8 +242,22 @@ def _by_words(matrix: Matrix, wanted: str, count: int) -> GpuRow | None:
     return matrix.gpu(named[0].pci_device_id) if len(kinds) == 1 else None
 
 
+def _by_letters(matrix: Matrix, wanted: str) -> GpuRow | None:
+    """The card whose name is written with other spaces: `RTX4090`."""
+    letters = wanted.replace(" ", "")
+    for product in matrix.edition.products:
+        if _folded(product.product).replace(" ", "") == letters:
+            return matrix.gpu(product.pci_device_ids[0])
+    named = [row for row in matrix.edition.gpus if _folded(row.name).replace(" ", "") == letters]
+    kinds = {(row.architecture, row.compute_capability) for row in named}
+    return matrix.gpu(named[0].pci_device_id) if len(kinds) == 1 else None
+
+
 def _has_words(wanted: str, name: str) -> bool:
-    return set(wanted.split()) <= set(name.split())
+    words = set(name.split())
+    if any(_SXM.fullmatch(word) for word in words):
+        words.add("sxm")  # people leave its generation out: `H100 SXM`
+    return set(wanted.split()) <= words
 
 
 def _folded(text: str) -> str:
@@ -260,6 +285,11 @@ def _unknown(matrix: Matrix, name: str, count: int) -> GpuKind:
     """A card without a row; an architecture's or chip's name among the words still says what it is."""
     words = set(re.split(r"[^a-z0-9]+", name.casefold()))
     family = next((row for row in matrix.edition.architectures if row.architecture in words), None)
+    if family is None:
+        # A board with an owner's driver goes by the name of its system on a chip: `Jetson AGX Orin`.
+        boards = [name for owner in matrix.edition.owners for name in owner.architectures]
+        board = next((name for name in boards if name.rpartition("_")[2] in words), "")
+        family = matrix.architecture(board) if board else None
     if family is None:
         chip = next((row for row in matrix.edition.chips if row.chip.casefold() in words), None)
         family = matrix.architecture(chip.architecture) if chip else None

@@ -6,6 +6,7 @@ from doctor.core.chain import components_of, conflict, given_only
 from doctor.core.goal import Goal
 from doctor.core.hints import find_hints
 from doctor.core.notes import advice
+from doctor.core.relate.named import NAME
 from doctor.core.resolve import Resolution, ask
 from doctor.core.site import overlay_effect
 from doctor.core.solve.explain import Relaxed, relaxed
@@ -51,10 +52,20 @@ def nearest(resolution: Resolution) -> str:
     wanted = lead(model.target, model.goal) or next((term.component for term in model.goal.terms), "")
     if wanted not in model:
         return "; ".join(dict.fromkeys(named))
-    for one in relaxed(model, resolution.core, model.hard()):
-        if one.component == wanted:
-            return _next_to(model, one)
+    # First what is known to hold, then what only nothing known speaks against.
+    for against in (frozenset(range(len(model.links))), model.hard()):
+        for one in relaxed(model, resolution.core, against):
+            if one.component == wanted and (near := _next_to(model, one)):
+                return near
+        if named and _is_about_a_name(resolution):
+            break
     return "; ".join(dict.fromkeys(named))
+
+
+def _is_about_a_name(resolution: Resolution) -> bool:
+    """Whether the chain rests on a name: what stands in its place is nearer than a release nobody read."""
+    links = (resolution.model.links[number] for number in resolution.core)
+    return any(link.relation in (NAME, "flag-default", "flag-value") and link.nearest for link in links)
 
 
 def _next_to(model: Model, one: Relaxed) -> str:

@@ -23,7 +23,9 @@ def add_cuda(host: Host) -> None:
             "etc/yum.repos.d/cuda.repo",
             f"[cuda]\nname=cuda\nbaseurl={place}/\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/cuda\n",
         )
-        host.ssh("dnf -y -q install epel-release && dnf -y -q makecache")
+        host.ssh(
+            "dnf -y -q install epel-release && sed -i '/^\\[crb\\]/,/^$/s/enabled=0/enabled=1/' /etc/yum.repos.d/rocky.repo && dnf -y -q makecache"
+        )
         return
     host.ssh(f"curl -fsS {place}/3bf863cc.pub -o /usr/share/keyrings/cuda.asc")
     host.write(

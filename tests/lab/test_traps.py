@@ -120,12 +120,9 @@ def test_the_cuda_metapackage_brings_a_driver(ubuntu):
     install_by_hand(
         ubuntu, "nvidia-headless-580-open=580.126.20-1ubuntu1", *exact(ubuntu, "580.126.20-1ubuntu1")
     )
+    # A driver of 610 is drawn in: the one that is here goes, or nothing can be resolved any more.
     swapped = simulated(ubuntu, "cuda-13-4")
-    assert (
-        "Remv nvidia-headless-580-open" in swapped
-        or "Inst nvidia-dkms" in swapped
-        or "Inst nvidia-driver" in swapped
-    )
+    assert "Remv nvidia-headless-580-open" in swapped or "nvidia-open (>= 610.43.02)" in swapped
     kept = simulated(ubuntu, "cuda-toolkit-13-0=13.0.2-1")
     assert "Inst cuda-toolkit-13-0 (13.0.2-1" in kept
     assert not [
@@ -199,6 +196,17 @@ def test_without_a_stream_the_open_driver_is_filtered_out(rocky):
     assert "modular filtering" in done.stdout + done.stderr
     rocky.ssh("dnf -y -q module enable nvidia-driver:580-open && dnf -y -q install nvidia-open")
     assert version_of(rocky, "kmod-nvidia-open-dkms").startswith("580.")
+
+
+def test_the_builders_repository_is_off(make):
+    """The full driver needs what only CRB has; a fresh Rocky has it switched off."""
+    host = make(ROCKY)
+    add_cuda(host)
+    host.ssh("sed -i '/^\\[crb\\]/,/^$/s/enabled=1/enabled=0/' /etc/yum.repos.d/rocky.repo")
+    host.ssh("dnf -y -q module enable nvidia-driver:580-open")
+    done = host.ssh("dnf -y install nvidia-open", check=False)
+    assert done.returncode != 0
+    assert "nothing provides egl-x11" in done.stdout + done.stderr
 
 
 def test_a_stream_must_be_reset_before_another(rocky):

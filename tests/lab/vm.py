@@ -204,7 +204,7 @@ class Machine:
                 "-netdev", f"user,id=n,restrict=on,hostfwd=tcp:127.0.0.1:{PORT}-:22", "-device", "virtio-net-pci,netdev=n,romfile=",
                 "-device", "virtio-rng-pci", "-nodefaults", "-display", "none", "-serial", f"file:{self.scratch}/console", "-no-reboot",
             ],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=(self.scratch / "qemu").open("wb"),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
     def _stop(self) -> None:
@@ -230,13 +230,13 @@ class Machine:
 
 
 def main() -> int:
-    """`make lab-vm`: pytest on `vm_test.py`, which needs the registry and so runs outside of the namespaces."""
+    """`make lab-vm`: pytest on `vm_checks.py`, which needs the registry and so runs outside of the namespaces."""
     import pytest
 
     ensure_layer("ubuntu-24.04")
     return int(
         pytest.main(
-            ["-q", "-p", "no:cacheprovider", str(Path(__file__).with_name("vm_test.py")), *sys.argv[1:]]
+            ["-q", "-p", "no:cacheprovider", str(Path(__file__).with_name("vm_checks.py")), *sys.argv[1:]]
         )
     )
 

@@ -21,7 +21,14 @@ sys.path.insert(0, str(UTILS))
 
 
 def sh(*argv: str | Path, **how) -> str:
-    done = subprocess.run([str(a) for a in argv], check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **how)
+    done = subprocess.run(
+        [str(a) for a in argv],
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        **how,
+    )
     assert done.returncode == 0, f"{argv} ended with {done.returncode}:\n{done.stdout[-3000:]}"
     return done.stdout
 
@@ -50,10 +57,21 @@ class Scene:
         for source, target in WORKER.items():
             shutil.copy(UTILS / source, folder / "worker" / target)
         asked = {
-            "manager": self.manager, "install": [], "remove": [], "extra_allowed": [], "unlock": [], "root": str(self.root),
-            "options": self.options(), "lock": str(self.folder / "lock"), "lock_timeout_s": 5, "may_update": True,
-        } | request  # fmt: skip
-        asked["install"] = [w if isinstance(w, dict) else dict(zip(("name", "version"), w.split("=", 1), strict=False)) for w in asked["install"]]
+            "manager": self.manager,
+            "install": [],
+            "remove": [],
+            "extra_allowed": [],
+            "unlock": [],
+            "root": str(self.root),
+            "options": self.options(),
+            "lock": str(self.folder / "lock"),
+            "lock_timeout_s": 5,
+            "may_update": True,
+        } | request
+        asked["install"] = [
+            w if isinstance(w, dict) else dict(zip(("name", "version"), w.split("=", 1), strict=False))
+            for w in asked["install"]
+        ]
         (folder / "request.json").write_text(json.dumps(asked))
         return folder
 
@@ -75,18 +93,34 @@ class AptScene(Scene):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        for part in ("var/lib/dpkg/updates", "var/lib/dpkg/info", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "etc/apt/preferences.d",
-                     "etc/apt/sources.list.d", "etc/apt/apt.conf.d", "etc/apt/trusted.gpg.d", "var/log/apt", "tmp"):  # fmt: skip
+        for part in (
+            "var/lib/dpkg/updates",
+            "var/lib/dpkg/info",
+            "var/lib/apt/lists/partial",
+            "var/cache/apt/archives/partial",
+            "etc/apt/preferences.d",
+            "etc/apt/sources.list.d",
+            "etc/apt/apt.conf.d",
+            "etc/apt/trusted.gpg.d",
+            "var/log/apt",
+            "tmp",
+        ):
             (self.root / part).mkdir(parents=True)
         (self.root / "var/lib/dpkg/status").touch()
         (self.root / "etc/apt/sources.list").write_text(f"deb [trusted=yes] file:{self.repository} ./\n")
 
     def options(self) -> list[str]:
         told = (
-            f"Dir={self.root}", f"Dir::State::status={self.root}/var/lib/dpkg/status", "APT::Architecture=amd64", "APT::Sandbox::User=root",
-            f"Dpkg::Options::=--root={self.root}", "Dpkg::Options::=--force-not-root", "Dpkg::Options::=--force-script-chrootless",
-            "Dpkg::Options::=--log=/dev/null", "APT::Keep-Downloaded-Packages=false",
-        )  # fmt: skip
+            f"Dir={self.root}",
+            f"Dir::State::status={self.root}/var/lib/dpkg/status",
+            "APT::Architecture=amd64",
+            "APT::Sandbox::User=root",
+            f"Dpkg::Options::=--root={self.root}",
+            "Dpkg::Options::=--force-not-root",
+            "Dpkg::Options::=--force-script-chrootless",
+            "Dpkg::Options::=--log=/dev/null",
+            "APT::Keep-Downloaded-Packages=false",
+        )
         return [word for option in told for word in ("-o", option)]
 
     def package(self, name: str, version: str, postinst: str = "", **fields: str) -> Path:
@@ -95,7 +129,13 @@ class AptScene(Scene):
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / f"usr/share/{name}").mkdir(parents=True)
         (tree / f"usr/share/{name}/version").write_text(version + "\n")
-        lines = [f"Package: {name}", f"Version: {version}", "Architecture: all", "Maintainer: x <x@example.invalid>", "Description: x"]
+        lines = [
+            f"Package: {name}",
+            f"Version: {version}",
+            "Architecture: all",
+            "Maintainer: x <x@example.invalid>",
+            "Description: x",
+        ]
         lines += [f"{key}: {value}" for key, value in fields.items()]
         (tree / "DEBIAN/control").write_text("\n".join(lines) + "\n")
         if postinst:
@@ -112,13 +152,22 @@ class AptScene(Scene):
         for path in sorted(self.repository.glob("*.deb")):
             control = sh("dpkg-deb", "-f", path).strip()
             data = path.read_bytes()
-            text += f"{control}\nFilename: ./{path.name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n\n"
+            digest = hashlib.sha256(data).hexdigest()
+            text += f"{control}\nFilename: ./{path.name}\nSize: {len(data)}\nSHA256: {digest}\n\n"
         (self.repository / "Packages").write_text(text)
 
     def installed(self) -> dict[str, str]:
         shape = "${Package} ${Version} ${db:Status-Abbrev}\n"
-        rows = [line.split() for line in sh("dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", shape).splitlines()] if (
-            self.root / "var/lib/dpkg/status").read_text().strip() else []  # fmt: skip
+        rows = (
+            [
+                line.split()
+                for line in sh(
+                    "dpkg-query", f"--admindir={self.root}/var/lib/dpkg", "-W", "-f", shape
+                ).splitlines()
+            ]
+            if (self.root / "var/lib/dpkg/status").read_text().strip()
+            else []
+        )
         return {r[0]: r[1] for r in rows if r[2] == "ii"}
 
 
@@ -127,9 +176,18 @@ class DnfScene(Scene):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        for part in ("etc/yum.repos.d", "etc/dnf/vars", "etc/dnf/plugins", "etc/dnf/modules.d", "var/lib/rpm", "var/lib/dnf"):
+        for part in (
+            "etc/yum.repos.d",
+            "etc/dnf/vars",
+            "etc/dnf/plugins",
+            "etc/dnf/modules.d",
+            "var/lib/rpm",
+            "var/lib/dnf",
+        ):
             (self.root / part).mkdir(parents=True)
-        (self.root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\nmodule_platform_id=platform:el9\nplugins=0\n")
+        (self.root / "etc/dnf/dnf.conf").write_text(
+            "[main]\ngpgcheck=0\nmodule_platform_id=platform:el9\nplugins=0\n"
+        )
         (self.root / "etc/yum.repos.d/test.repo").write_text(
             f"[test]\nname=test\nbaseurl=file://{self.repository}\nenabled=1\ngpgcheck=0\nmetadata_expire=0\n"
         )
@@ -138,13 +196,31 @@ class DnfScene(Scene):
         """`version` is `VERSION-RELEASE`; `extra` are lines of the spec's head."""
         number, _, release = version.partition("-")
         spec = self.folder / "x.spec"
-        lines = [f"Name: {name}", f"Version: {number}", f"Release: {release}", "Summary: x", "License: x", "BuildArch: noarch", "AutoReqProv: no"]
+        lines = [
+            f"Name: {name}",
+            f"Version: {number}",
+            f"Release: {release}",
+            "Summary: x",
+            "License: x",
+            "BuildArch: noarch",
+            "AutoReqProv: no",
+        ]
         lines += [f"Epoch: {epoch}"] if epoch else []
         body = f"{extra}\n%description\nx\n" + (f"%post -p /bin/false\n{post}\n" if post else "") + "%files\n"
         spec.write_text("\n".join(lines) + "\n" + body)
         top = self.folder / "rpmbuild"
-        sh("rpmbuild", "-bb", "--quiet", "--define", f"_topdir {top}", "--define", f"_rpmdir {self.repository}",
-           "--define", "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm", spec)  # fmt: skip
+        sh(
+            "rpmbuild",
+            "-bb",
+            "--quiet",
+            "--define",
+            f"_topdir {top}",
+            "--define",
+            f"_rpmdir {self.repository}",
+            "--define",
+            "_rpmfilename %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}.rpm",
+            spec,
+        )
 
     def publish(self) -> None:
         sh("createrepo_c", "-q", self.repository)

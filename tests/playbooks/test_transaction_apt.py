@@ -14,7 +14,9 @@ def branches(apt):
     """A driver in two branches whose names differ, as NVIDIA's do, and a library that floats between them."""
     for branch, version in (("580", "580.1-1"), ("595", "595.2-1")):
         name = "drv-580" if branch == "580" else "drv"
-        apt.package(name, version, Depends=f"lib{name} (= {version}), tool", Conflicts="drv-any", Provides="drv-any")
+        apt.package(
+            name, version, Depends=f"lib{name} (= {version}), tool", Conflicts="drv-any", Provides="drv-any"
+        )
         apt.package(f"lib{name}", version, Conflicts="libdrv-any", Provides="libdrv-any")
         apt.package("tool", version)
     apt.publish()
@@ -29,7 +31,11 @@ def test_the_simulation_is_what_happens(branches):
     told = branches.simulate(install=OLD)
     done = branches.run(install=OLD)
     assert not told["deviations"]
-    assert lines(told["changes"]) == lines(done["changes"]) == ["drv-580 >580.1-1", "libdrv-580 >580.1-1", "tool >580.1-1"]
+    assert (
+        lines(told["changes"])
+        == lines(done["changes"])
+        == ["drv-580 >580.1-1", "libdrv-580 >580.1-1", "tool >580.1-1"]
+    )
     assert done["outcome"] == "done"
     assert branches.installed() == {"drv-580": "580.1-1", "libdrv-580": "580.1-1", "tool": "580.1-1"}
 
@@ -80,7 +86,10 @@ def test_back_from_the_kept_files_when_the_repository_has_dropped_them(branches)
     for path in branches.repository.glob("*580.1-1_all.deb"):
         path.unlink()
     branches.publish()
-    back = [{"name": n, "version": "580.1-1", "file": str(branches.undo / f"{n}_580.1-1_all.deb")} for n in ("drv-580", "libdrv-580", "tool")]
+    back = [
+        {"name": n, "version": "580.1-1", "file": str(branches.undo / f"{n}_580.1-1_all.deb")}
+        for n in ("drv-580", "libdrv-580", "tool")
+    ]
     done = branches.run(install=back, remove=["drv", "libdrv"], allow_downgrade=True)
     assert done["outcome"] == "done", done["failed"]
     assert branches.installed() == {"drv-580": "580.1-1", "libdrv-580": "580.1-1", "tool": "580.1-1"}
@@ -134,7 +143,11 @@ def test_a_build_that_fails_is_half_way_and_the_next_run_completes(branches):
     """As a DKMS package: its script ends badly, everything is unpacked, nothing is configured."""
     switch = branches.folder / "fails"
     switch.touch()
-    branches.package("dkms-drv", "1-1", postinst=f"if [ -e {switch} ]; then echo 'Error! Bad return status for module build'; exit 10; fi\n")
+    branches.package(
+        "dkms-drv",
+        "1-1",
+        postinst=f"if [ -e {switch} ]; then echo 'Error! Bad return status for module build'; exit 10; fi\n",
+    )
     branches.publish()
     done = branches.run(install=["dkms-drv=1-1"])
     assert done["outcome"] == "half-way"

@@ -24,8 +24,8 @@ def xid(case: Case) -> Iterator[Outcome]:
     """The first event of each GPU that is no consequence of another one, where nothing settles it.
 
     A program's fault is told and judges nobody; a code that the edition lacks is told as unknown. Of GPUs
-    that NVSwitches join a fatal fault of a link may stand in the log alone: there a log that was refused
-    leaves the verdict open.
+    that NVSwitches join a fatal fault of a link may stand in the log alone: there a log that did not answer
+    leaves the verdict open. One that only root may read does not: the report says what root would add.
     """
     if running_log(case) is None:
         yield _unread(case, case.host.kernel.logs)
@@ -42,7 +42,7 @@ def _unread(case: Case, logs: Fact[tuple[BootLog, ...]]) -> Outcome:
     origin = f"`{absent.origin}`: {absent.reason.replace('_', ' ')}" if absent.origin else ""
     why = tuple(filter(None, (origin, absent.detail)))
     is_joined = fabric_kind(case) in ("switch", "nvlink5", "rack")
-    is_open = is_joined and absent.reason not in ("not_collected", "not_installed")
+    is_open = is_joined and absent.reason not in ("not_collected", "not_installed", "denied")
     return unknown("no log of this boot was read", wanted=_NONE, why=why, critical=is_open)
 
 

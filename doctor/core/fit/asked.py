@@ -18,6 +18,7 @@ from doctor.core.goal import Goal, Term
 from doctor.core.hints import find_hints
 from doctor.core.resolve import Resolution, judge_model, pose
 from doctor.core.solve.model import Link, Model
+from doctor.core.solve.network import Clause
 from doctor.core.solve.universe import Universe
 from doctor.core.stack import Because, Hint
 from doctor.core.target import Target
@@ -72,6 +73,9 @@ def _machine(question: Question, target: Target) -> Target:
     """The machine without what an environment does not meet, and under the environment's own Python."""
     environment, compat = question.environment, question.compat
     names = (*_MACHINE, *(_CONTAINERS if environment.kind == "image" else ()))
+    if question.ground.is_jetson or target.driver_kind == "jetpack":
+        target = msgspec.structs.replace(target, driver_kind="jetpack")
+        names = ()  # of JetPack's own driver the floors of NVIDIA's packages say nothing
     have = [term for term in target.have if term.component in names]
     if compat is not None and question.needs_compat:
         have.append(Term(component="cuda-compat", spec=f"=={compat}"))
@@ -101,8 +105,12 @@ def _terms(question: Question) -> Iterator[Term]:
 
 def _leave_out(model: Model, question: Question) -> None:
     """Takes links away that speak of other builds than those in the environment, or are judged elsewhere."""
-    gone = {number for number, link in enumerate(model.links) if _is_beside(model, question, link)}
-    model.clauses[:] = [clause for clause in model.clauses if clause.link not in gone]
+    kept = [number for number, link in enumerate(model.links) if not _is_beside(model, question, link)]
+    place = {number: new for new, number in enumerate(kept)}
+    model.links[:] = [model.links[number] for number in kept]
+    model.clauses[:] = [
+        Clause(clause.literals, place[clause.link]) for clause in model.clauses if clause.link in place
+    ]
 
 
 def _is_beside(model: Model, question: Question, link: Link) -> bool:
@@ -112,6 +120,10 @@ def _is_beside(model: Model, question: Question, link: Link) -> bool:
         return question.environment.kind == "image"  # nobody looked inside
     if link.kind != "relation" or not model.universe.releases(link.subject):
         return False
+    if link.relation.endswith("-pin") and any(
+        one.by == link.subject for one in question.environment.requires
+    ):
+        return True  # what is installed says itself what it asks for
     is_there = link.subject in question.releases
     return not is_there or not (
         is_index_build(question, link.subject) or link.relation.endswith(_OF_ANY_BUILD)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from doctor.core.codes import FIRST_SPECIFIC, Runs, architecture_of, runs
 from doctor.core.fit.ground import Card
 from doctor.core.fit.verdict import Fit, Question, local_cuda, no, of_some_card, sources, unknown, warn, yes
-from doctor.core.matrix import Architecture, Matrix
+from doctor.core.matrix import Architecture
 from doctor.core.rows.package import HardwareSupport, Release
 from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted, parse
@@ -54,7 +54,8 @@ def torch_row(question: Question) -> Release | None:
 def is_index_build(question: Question, component: str) -> bool:
     """Whether a package is the build that the package index has, of which rows tell CUDA and code.
 
-    A vLLM for another CUDA than its release's own says so in its version (`+cu129`); its extension says it, too.
+    A vLLM for another CUDA than its release's own says so in its version (`+cu129`), and so do its
+    extensions.
     """
     row, version = question.row(component), question.releases.get(component, "")
     if row is None or question.environment.kind == "image":
@@ -115,7 +116,7 @@ def _torch_on(question: Question, card: Card, capability: Dotted, cuda: Dotted) 
     near = on_both_sides(question, "torch", capability, cuda)
     if near:
         builds = " and ".join(f"{r.version} (CUDA {r.cuda})" for r in near)
-        found = f"{gpu}; {name} is not the index's build, but builds on both sides of it have code for it: {builds}"
+        found = f"{gpu}; {name} is not the index's build; those on both sides have code for it: {builds}"
         return yes(relation, "torch", found, sources(question, *near), "derived")
     return unknown(relation, "torch", f"{gpu}; which GPUs the build {name} has code for is not in the matrix")
 
@@ -176,9 +177,9 @@ def _no_kernels(question: Question, capability: Dotted, found: str, source: tupl
 def on_both_sides(question: Question, component: str, capability: Dotted, cuda: Dotted) -> list[Release]:
     """A release no newer, with no newer CUDA, and one no older, with no older CUDA, that both serve a GPU.
 
-    Releases and toolkits take up new GPUs and leave old ones behind, and bring none back: what lies between two
-    builds with code for a GPU has it. One build alone proves nothing of the next: torch 2.11 leaves out Volta
-    where 2.10 with the same CUDA has it.
+    Releases and toolkits take up new GPUs and leave old ones behind, and bring none back: what lies between
+    two builds with code for a GPU has it. One build alone proves nothing of the next: torch 2.11 leaves out
+    Volta where 2.10 with the same CUDA has it.
     """
     own = question.row(component)
     if own is None:
@@ -189,7 +190,9 @@ def on_both_sides(question: Question, component: str, capability: Dotted, cuda: 
     serving = [r for r in rows if _runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes"]
     below = [r for r in serving if r.cuda and r.version <= own.version and r.cuda.parts[:2] <= cuda.parts[:2]]
     above = [r for r in serving if r.cuda and r.version >= own.version and r.cuda.parts[:2] >= cuda.parts[:2]]
-    return list(dict.fromkeys((below[-1], above[0]))) if below and above else []
+    if not below or not above:
+        return []
+    return [below[-1]] if below[-1] is above[0] else [below[-1], above[0]]
 
 
 # --- engines --------------------------------------------------------------------------------------
@@ -296,12 +299,18 @@ def ptx(question: Question) -> Iterator[Fit]:
         if card.capability and _is_ptx_only(question, card.capability)
     ]
     found = f"{what} is built with {names}: machine code runs, PTX does not"
+    cards = question.ground.cards
+    is_bitten = only or (environment.vllm and any(_has_specific(card) for card in cards))
+    if is_bitten and environment.kind == "image" and cards and all(card.takes_compat for card in cards):
+        text = (
+            f"{found}, unless the newer driver libraries (cuda-compat) of the image stand in for the driver"
+        )
+        yield unknown("driver-ptx", "torch", text, source, is_open=True)
+        return
     if only:
         text = f"{found}, and for {', '.join(only)} it carries PTX only (CUDA error 222)"
         yield no("driver-ptx", "torch", text, wanted=wanted, source=source, hints=hints)
-    elif environment.vllm and any(
-        c.capability and c.capability.major >= FIRST_SPECIFIC for c in question.ground.cards
-    ):
+    elif is_bitten:
         kernels = "vLLM brings some kernels (Marlin) for GPUs from 9.0 on as PTX"
         text = f"{found}; {kernels}: CUDA error 222, unsupported toolchain"
         yield no("driver-ptx", "vllm", text, wanted=wanted, source=source, hints=hints)
@@ -311,6 +320,10 @@ def ptx(question: Question) -> Iterator[Fit]:
         yield warn("driver-ptx", "torch", text, wanted=wanted, source=source)
     else:
         yield yes("driver-ptx", "torch", f"{found} (minor-version compatibility)", source)
+
+
+def _has_specific(card: Card) -> bool:
+    return card.capability is not None and card.capability.major >= FIRST_SPECIFIC
 
 
 def _is_ptx_only(question: Question, capability: Dotted) -> bool:

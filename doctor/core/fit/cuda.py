@@ -53,7 +53,7 @@ def _other_build(question: Question, name: str) -> Fit:
 # --- the driver -----------------------------------------------------------------------------------
 
 
-def driverfloor_of(question: Question) -> Iterator[Fit]:
+def driver_floor(question: Question) -> Iterator[Fit]:
     """The driver has to be of the CUDA major that torch was built with, or newer."""
     environment = question.environment
     if environment.torch_cuda is not None and (environment.torch or environment.kind == "image"):
@@ -100,7 +100,7 @@ def floor_of(question: Question, component: str, name: str, cuda: Dotted) -> Ite
             f"{name} needs a driver for CUDA {cuda.major}; this one speaks {ground.driver_cuda}",
             sources(question, row),
         )
-    elif (compat := _by_compat(question, relation, component, name, cuda, row)) is not None:
+    elif (compat := _by_compat(question, component, name, cuda, row)) is not None:
         yield compat
     elif row is None:
         yield unknown(relation, component, f"CUDA {cuda} has no row in this matrix", is_open=True)
@@ -115,11 +115,12 @@ def floor_of(question: Question, component: str, name: str, cuda: Dotted) -> Ite
         yield _too_old(question, component, name, cuda, row)
 
 
-def _by_compat(  # noqa: PLR0913 - as `_too_old`, and what it is called
-    question: Question, relation: str, component: str, name: str, cuda: Dotted, row: ToolkitRow | None
+def _by_compat(
+    question: Question, component: str, name: str, cuda: Dotted, row: ToolkitRow | None
 ) -> Fit | None:
     """Newer driver libraries in the driver's place: there, perhaps there, or (None) no way out here."""
     ground, environment, compat = question.ground, question.environment, question.compat
+    relation = f"driver-floor-cuda{cuda.major}"
     if not ground.cards or not all(card.takes_compat for card in ground.cards):
         return None
     needs, source = (
@@ -138,8 +139,8 @@ def _by_compat(  # noqa: PLR0913 - as `_too_old`, and what it is called
         return None
     driver = f"driver {ground.driver or 'of an older CUDA'}"
     text = (
-        f"{needs}, and there is {driver}: it runs where the image brings newer driver libraries (cuda-compat), "
-        "of which its configuration says nothing; `--have cuda-compat==VERSION` says it"
+        f"{needs}, and there is {driver}: it runs where the image brings newer driver libraries"
+        " (cuda-compat), of which its configuration says nothing; `--have cuda-compat==VERSION` says it"
     )
     return unknown(relation, component, text, source, is_open=True)
 

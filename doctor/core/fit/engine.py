@@ -17,11 +17,11 @@ _ON_TORCH = ("vllm", "sglang", "tensorrt-llm", "torch-tensorrt")
 
 
 def rows(question: Question) -> Iterator[Fit]:
-    """An engine without a row: its torch may be known, and says nothing of the engine's own code and needs."""
+    """An engine without a row: a torch that is known says nothing of the engine's own code and needs."""
     for component in _ENGINES:
         version = question.releases.get(component, "")
         if version and question.row(component) is None:
-            text = f"{component} {version} has no row in this matrix: what it needs of driver and GPU is not known"
+            text = f"{component} {version} has no row in this matrix: its needs are not known"
             yield unknown("nearest-known-row", component, text, is_open=True)
 
 

@@ -31,7 +31,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     compat: Dotted | None = None
     """The version of newer driver libraries (`cuda-compat`) that a question says are used there."""
     has_fabric_manager: bool | None = None
-    """Where an NVSwitch joins the GPUs: whether the fabric manager is among the packages."""
+    """False where an NVSwitch joins the GPUs, and the fabric manager that they need does not run."""
     cards: tuple[Card, ...] = ()
     has_gpu: bool | None = None
     glibc: Dotted | None = None

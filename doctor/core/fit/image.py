@@ -48,11 +48,11 @@ def architecture(question: Question) -> Iterator[Fit]:
 def fabric(question: Question) -> Iterator[Fit]:
     """GPUs that an NVSwitch joins start no CUDA without the fabric manager."""
     if question.ground.has_fabric_manager is False:
-        wanted = "the fabric manager in the driver's version"
+        wanted = "the fabric manager, in the driver's version and running"
         source = sources(question, rules=("fabric-manager",))
-        found = "an NVSwitch joins the GPUs, and no fabric manager is among the packages of the machine"
+        found = "NVSwitches join these GPUs, and the fabric manager that they need does not run"
         yield no(
-            "fabric-manager-same-version",
+            "fabric-manager",
             "fabric-manager",
             found,
             wanted=wanted,

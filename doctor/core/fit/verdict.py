@@ -54,7 +54,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return {component: version for component, version in named.items() if version}
 
     def row(self, component: str) -> Release | None:
-        """The row of a release, whoever built it: `2.9.1` of `2.9.1+cu129`, `10.14.1` of `10.14.1.48.post1`."""
+        """The row of a release, whoever built it: `2.9.1` of `2.9.1+cu129`."""
         own = self.releases.get(component, "")
         version = own.partition("+")[0]
         found = self.matrix.release(component, own) or self.matrix.release(component, version)
@@ -65,7 +65,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def compat(self) -> Dotted | None:
-        """The version of the newer driver libraries (`cuda-compat`), where all GPUs take them and it was told."""
+        """The version of newer driver libraries (`cuda-compat`), where it was told and all GPUs take them."""
         cards = self.ground.cards
         takes = bool(cards) and all(card.takes_compat for card in cards)
         return (self.ground.compat or self._compat_of_image()) if takes else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from doctor.core.relate.driver import relate_driver
+from doctor.core.relate.hardware import relate_hardware
 from doctor.core.relate.host import relate_host
 from doctor.core.relate.kernel import relate_kernel
 from doctor.core.relate.names import relate_names
@@ -18,6 +19,7 @@ __all__ = ["relate"]
 def relate(model: Model) -> None:
     """Add every relation that the rows state between the model's variables."""
     relate_packages(model)
+    relate_hardware(model)
     relate_driver(model)
     relate_kernel(model)
     relate_host(model)

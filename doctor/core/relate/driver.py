@@ -19,6 +19,7 @@ def relate_driver(model: Model) -> None:
         if kind.maker == "nvidia":
             _drives(model, kind, card)
             _targets(model, kind, card)
+            _processor(model, kind, card)
             if kind.is_nvswitch and not kind.is_rack:
                 _needs_fabric_manager(model, kind, card)
         else:
@@ -125,6 +126,14 @@ def _needs_fabric_manager(model: Model, kind: GpuKind, card: str) -> None:
     says = f"({kind.count} of them, joined by NVSwitch) needs the fabric manager in the driver's version"
     rows = (rule,) if rule else ()
     model.relate("fabric-manager-same-version", (card, 1), says, ("fabric-manager", there), rows=rows)
+
+
+def _processor(model: Model, kind: GpuKind, card: str) -> None:
+    """A superchip is one package with its Arm processor: no other stands beside it."""
+    if kind.is_arm64 and model.target.arch != "aarch64":
+        product = model.universe.matrix.product(kind.pci_id) if kind.pci_id else None
+        says = f"comes in one package with an aarch64 processor, and the machine is {model.target.arch}"
+        model.relate("gpu-processor", (card, 1), says, rows=(product,) if product else ())
 
 
 # --- CUDA targets by GPU --------------------------------------------------------------------------

@@ -107,9 +107,25 @@ def _plain(model: Model, row: Relation) -> None:
             says = f"{also.removesuffix(' with ')} needs {name} {wanted}".strip()
             lifted = escape if name not in row.when else [e for e in escape if e[0] != name]
             allowed = model.mask(name, wanted) | model.absent(name)
-            model.relate(row.id, given, says, *lifted, (name, allowed), rows=(row,))
+            for more in _unneeded(model, row):
+                model.relate(row.id, given, says, *lifted, (name, allowed), *more, rows=(row,))
     if len(row.same_version) == 2 and all(name in model for name in row.same_version):
         _same_version(model, row)
+
+
+def _unneeded(model: Model, row: Relation) -> list[list[tuple[str, int]]]:
+    """What else lifts a relation, one clause each: of compat libraries, a driver that needs none.
+
+    Libraries that a driver does not need may be there or not: for each CUDA major its floor decides.
+    """
+    if "cuda-compat" not in row.when or "cuda" not in model or "driver" not in model:
+        return [[]]
+    found = []
+    for major, toolkit in sorted(model.universe.kept("floors", model.universe.floors).items()):
+        other = model.where("cuda", lambda v, m=major: minor_of(v)[0] != m)  # type: ignore[misc]
+        enough = model.mask("driver", f">={toolkit.driver_floor}")
+        found.append([("cuda", other), ("driver", enough)])
+    return found
 
 
 def _same_version(model: Model, row: Relation) -> None:

@@ -65,6 +65,7 @@ def say_wish(  # noqa: PLR0913 - the last two are for one caller each
     *,
     is_soft: bool,
     nearest: str | None = None,
+    doubt: str = "",
 ) -> None:
     """A relation that the wish alone triggers: `words` are the wish, the relation's name, and a sentence."""
     wish, relation, says = words
@@ -74,6 +75,7 @@ def say_wish(  # noqa: PLR0913 - the last two are for one caller each
         source=tuple(dict.fromkeys(text for row in rows for text in row.source)),
         is_soft=is_soft,
         nearest=nearest if nearest is not None else next(iter(model.texts(*met)), ""),
+        doubt=doubt,
     )
     model.say(link, [(wish, 2), met])
 

@@ -38,6 +38,8 @@ class QuantizationGate(Row, frozen=True, kw_only=True):
     component: str
     versions: str
     scheme: str
+    methods: tuple[str, ...] = ()
+    """The names under which `--quantization` has it, where they differ from the scheme's own."""
     min_compute_capability: str
     native_compute_capability: str = ""
     """From where on the hardware computes in the format; below it, weights only."""
@@ -83,6 +85,9 @@ class NameRow(Row, frozen=True, kw_only=True):
     name: str
     command: str = ""
     """The command a flag belongs to: `vllm serve`."""
+    versions: str = ""
+    """The releases that were read and have it, as a set. Before the first of them nothing was read; empty
+    where the page or source that has the name is of no release in particular."""
     status: Literal["current", "changed", "removed", "invented"]
     """`invented`: tutorials name it, no release that was read has it."""
     last: str = ""
@@ -98,6 +103,8 @@ class NameRow(Row, frozen=True, kw_only=True):
     """The first sampled release with that default; empty where every release that was read has it."""
     choices: tuple[str, ...] = ()
     """Of a flag: every value it takes, where the list is closed."""
+    choices_of: Literal["", "kv-cache", "quantization"] = ""
+    """Of a flag: the table that has its values, release by release."""
 
 
 class CommandRow(Row, frozen=True, kw_only=True):

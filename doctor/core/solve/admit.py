@@ -7,10 +7,12 @@ from doctor.core.solve.model import Model
 from doctor.core.solve.universe import Universe, minor_of
 from doctor.core.versions import Version
 
-__all__ = ["OF_DRIVER", "admit", "lists_all"]
+__all__ = ["OF_CUDA", "OF_DRIVER", "admit", "lists_all"]
 
 #: Components that come with the driver, in its versions or flavours.
 OF_DRIVER = ("driver", "kernel-modules", "fabric-manager", "imex")
+#: Components that carry the versions of CUDA toolkits. A number that was left out has a rule: `no-12.7`.
+OF_CUDA = ("cuda", "cuda-toolkit")
 
 
 def admit(model: Model, component: str, mask: int) -> None:
@@ -24,14 +26,31 @@ def admit(model: Model, component: str, mask: int) -> None:
     if not strange or len(strange) < len(asked) or not known:
         return
     row = universe.matrix.component(component)
-    newest, value = known[-1], strange[0]
+    value = strange[0]
+    # A final that follows the newest final may still come, whatever candidates there are.
+    finals = [version for version in known if not _is_candidate(version)]
+    newest = known[-1] if _is_candidate(value) or not finals else finals[-1]
     subject = (component, mask)
     edition = universe.matrix.edition.name
+    base = _build_of(known, value)
+    if base is not None:
+        # A maker's own index has builds of a release under labels that no list of releases names.
+        says = f"is a build of {base} from an index of its own, of which no row tells"
+        near = f"{component} {base}"
+        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=near)
+        return
+    gap = universe.matrix.rule(f"no-{value.raw}") if component in OF_CUDA else None
+    if gap is not None:
+        near = f"{component} {max((v for v in known if v < value), default=newest)}"
+        model.relate("no-such-release", subject, "was never released", rows=(gap,), nearest=near)
+        return
     if row is not None and universe.scheme(component) != "name" and value > newest:
         says = f"is newer than this matrix ({edition}), whose newest is {newest}"
         model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {newest}")
         return
-    near = min(known, key=lambda other: (abs(_place(known, value) - known.index(other)), other.raw))
+    # A line of which no release has a row is asked about in vain.
+    told = [version for version in known if _is_known(model, component, version)] or known
+    near = min(told, key=lambda other: (abs(_place(known, value) - known.index(other)), other.raw))
     since = row.complete_since if row else ""
     is_whole = lists_all(universe, component, value)
     if row is not None and (is_whole or (since and universe.version(component, since) <= value)):
@@ -41,6 +60,17 @@ def admit(model: Model, component: str, mask: int) -> None:
     else:
         says = f"has no row in this matrix ({edition})"
         model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {near}")
+
+
+def _build_of(known: tuple[Version, ...], value: Version) -> Version | None:
+    """The known release that a version with a local label (`2.7.0+cu128`) is a build of."""
+    if value.scheme != "pep440" or value.key.local is None:
+        return None
+    return next((other for other in known if other.key.public == value.key.public), None)
+
+
+def _is_candidate(version: Version) -> bool:
+    return version.scheme == "pep440" and bool(version.key.is_prerelease)
 
 
 def _place(known: tuple[Version, ...], value: Version) -> int:
@@ -57,7 +87,7 @@ def _is_known(model: Model, component: str, value: Version) -> bool:
     if component in OF_DRIVER:
         # A release that is installed was released; its branch says what there is to know of it.
         return value.raw == model.target.version(component) and value.key[0] in universe.branches
-    if component in ("cuda", "cuda-toolkit"):
+    if component in OF_CUDA:
         return any(minor_of(value) == minor_of(other) for other in universe.known(component))
     return component not in ("container-toolkit", "dcgm")
 

@@ -16,13 +16,16 @@ from doctor.core.target import Target, system_of
 from doctor.core.versions import Version
 from doctor.errors import UsageError
 
-__all__ = ["ENGINES", "Mode", "frame", "lead", "specs_of", "supposed", "takes_compat"]
+__all__ = ["ENGINES", "SERVERS", "Mode", "frame", "lead", "specs_of", "supposed", "takes_compat"]
 
 #: `pick` may change what is there; `why` takes it as it stands.
 Mode = Literal["pick", "why"]
 
 #: What a stack is built for, most telling first: its CUDA is the CUDA of the stack.
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "torch-tensorrt", "tensorrt", "torch", "flashinfer")
+
+#: Engines that serve by themselves: flags, metrics and routes of one are not those of another.
+SERVERS = ("vllm", "sglang", "tensorrt-llm")
 
 #: A component that a question may leave out altogether: without it, it is taken to be absent.
 _OPTIONAL = (
@@ -216,7 +219,10 @@ def _owner_of(model: Model, thing: NamedThing) -> str:
     edition, asked = model.universe.matrix.edition, lead(model.target, model.goal)
     if asked or thing.kind == SENTENCE:
         named = {row.component for row in edition.names if row.name == thing.name}
-        return next(iter(sorted(named)), "") if asked and asked not in named and len(named) == 1 else ""
+        is_foreign = asked in SERVERS and named <= {*SERVERS}
+        return (
+            next(iter(named)) if asked and asked not in named and len(named) == 1 and not is_foreign else ""
+        )
     tables: dict[str, list[tuple[str, str]]] = {
         "model": [(row.component, row.architecture) for row in edition.models],
         "quantization": [(row.component, row.method) for row in edition.quantization],
@@ -279,7 +285,8 @@ def _values(model: Model, component: str) -> list[Value]:
     named = any(term.component == component for term in model.goal.terms)
     # What is there is not taken away, and what a question names is supposed to be there.
     is_needed = named or bool(present) or (component, model.delivery) == ("container-toolkit", "container")
-    if component in _OPTIONAL and not is_needed:
+    if (component in _OPTIONAL and not is_needed) or (component == "tensorrt-variant" and not named):
+        # Of a line of TensorRT without a release the variant is not known: it has none here.
         values.insert(0, ABSENT)
     return values
 
@@ -330,7 +337,8 @@ def _goal_set(model: Model, term: Term, known: Iterable[Version]) -> VersionSet:
         # `.*` goes behind numbers: `0.33.0+site1` and `0.33.0rc9` are no lines of releases.
         is_plain = exact is not None and set(exact.raw) <= set("0123456789.")
         if exact is not None and is_plain and is_line and exact not in known:
-            line = universe.set_of(term.component, f"{term.spec}.*")
+            # A candidate is no release of that number: `==1.3.0` does not mean 1.3.0rc29.
+            line = universe.set_of(term.component, f"{term.spec}.*,>={exact}")
             if any(version in line for version in known):
                 return line
     except ValueError as error:
@@ -371,8 +379,14 @@ def _give_present(model: Model, component: str, mode: Mode) -> None:
                 [(component, model.one(component, value))],
             )
             admit(model, component, model.one(component, value))
-    elif ABSENT in model.domain(component) and (
-        mode == "why" or is_held or component not in ("fabric-manager", "cuda-toolkit", "libnvidia-container")
+    elif (
+        ABSENT in model.domain(component)
+        and component != "tensorrt-variant"
+        and (
+            mode == "why"
+            or is_held
+            or component not in ("fabric-manager", "cuda-toolkit", "libnvidia-container")
+        )
     ):
         if mode == "why" and component == "fabric-manager":
             return  # not said: it may well be there

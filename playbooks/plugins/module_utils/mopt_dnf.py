@@ -94,7 +94,7 @@ class Dnf:
             elif "rpmdb" in line and ("rror" in line or "damaged" in line):
                 found["rpmdb"] = line.strip()[:200]
         several = (n for n, v in self.present().items() if len(v) > 1 and not n.startswith(("kernel", "gpg-")))
-        found.update({name: "is installed in several versions" for name in several})
+        found.update(dict.fromkeys(several, "is installed in several versions"))
         return found
 
     def is_interrupted(self):

@@ -39,7 +39,7 @@ def simulate(request, log=None):
     """What would be done: `{changes, deviations, met}`, or with `failed` what the manager said."""
     manager = manager_of(request, log)
     present = manager.present()
-    answer = {"changes": [], "deviations": [], "failed": "", "unknown": False, "broken": manager.broken()}
+    answer = {"changes": [], "deviations": [], "failed": "", "unknown": False, "broken": _broken(manager)}
     wants, leaves = mopt_sets.unmet(request["install"], request["remove"], present)
     unfinished = _ours(answer["broken"], request)
     if not wants and not leaves and not unfinished:
@@ -59,6 +59,11 @@ def simulate(request, log=None):
     answer["deviations"] = mopt_sets.deviations(answer["changes"], request, present, manager.held())
     answer["finishes"] = unfinished
     return answer
+
+
+def _broken(manager):
+    """What lies half done. dpkg's table says it at once; rpm's check of a whole system takes seconds, and waits for a failure."""
+    return manager.broken() if manager.kind == "apt" else {}
 
 
 def update(request, log=None):
@@ -126,13 +131,15 @@ def _settle(manager, request, before, answer):
     """Outcome by what is there, never by exit codes: rpm's scriptlets hide theirs."""
     after = manager.present()
     answer["changes"] = mopt_sets.changed(before, after)
-    answer["broken"] = manager.broken()
+    answer["broken"] = _broken(manager)
     wants, leaves = mopt_sets.unmet(request["install"], request["remove"], after)
     is_done = not wants and not leaves and not _ours(answer["broken"], request)
     if is_done and not answer["failed"]:
         answer["outcome"] = "done"
     elif answer["changes"] or _ours(answer["broken"], request):
         answer["outcome"] = "half-way"
+    if not is_done and request["manager"] == "dnf":
+        answer["broken"] = manager.broken()
     if not is_done and not answer["failed"]:
         left = [w["name"] for w in wants] + leaves
         answer["failed"] = "the package manager ended well, but these are not as wanted: " + ", ".join(left)

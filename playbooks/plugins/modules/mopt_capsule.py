@@ -16,7 +16,7 @@ options:
   files: {description: Paths and globs that the run may touch., type: list, elements: str, default: []}
   stages: {description: 'C(mopt_stages), for what will be replaced.', type: list, elements: dict, default: []}
   plan: {description: C(mopt_plan)., type: dict, default: {}}
-  pending: {description: Whether the run has packages to change; a capsule of a run that ended is then put aside., type: bool, default: true}
+  pending: {description: Packages will change. A capsule of a run that ended is then put aside., type: bool, default: true}
 """
 EXAMPLES = r"""
 - name: Before the first change

@@ -109,7 +109,7 @@ def _refuse_other(module, data, wanted):
         module.fail_json(msg="what {0} gave is no OpenPGP key: {1}".format(p["url"] or "the file", fault), cause="prov.repo_key")
     if not any(f.endswith(wanted) for f in found):
         module.fail_json(
-            msg="the key of {0} is {1}, not {2}: it is not trusted, nothing was changed".format(
+            msg="the key of {0} has the fingerprint {1}, not {2}: it is not trusted, nothing was changed".format(
                 p["url"] or "the file", " ".join(found), wanted
             ),
             cause="prov.repo_key",

@@ -18,6 +18,7 @@ reloads: {description: Stages whose module is loaded at another version, type: l
 acting: {description: Stages that have anything to do at all, type: list, returned: always}
 disruptive: {description: Whether modules or services that use GPUs will be touched, type: bool, returned: always}
 broken: {description: Packages left half done, type: dict, returned: always}
+foreign: {description: Those of them that are no part of the plan, type: list, returned: always}
 pci_ids: {description: "NVIDIA's devices on the bus, vendor:device", type: list, returned: always}
 """
 
@@ -39,7 +40,7 @@ def main():
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     p = module.params
     manager = mopt_apt.Apt() if p["manager"] == "apt" else mopt_dnf.Dnf()
-    present, broken = manager.present(), manager.broken()
+    present, broken = manager.present(), mopt_worker._broken(manager)
     found, reloads, disruptive = [], [], False
     for stage in p["stages"]:
         is_pending = any(_is_open(one, present, broken, p["manager"]) for one in stage.get("packages") or ())
@@ -49,9 +50,13 @@ def main():
             found.append(stage["id"])
         if loaded and loaded != kernel["module_version"]:
             reloads.append(stage["id"])
-        if is_pending and stage["id"] in DISRUPTIVE or stage["id"] in reloads:
+        if (is_pending and stage["id"] in DISRUPTIVE) or stage["id"] in reloads:
             disruptive = True
-    module.exit_json(changed=False, stages=found, reloads=reloads, disruptive=disruptive, broken=broken, acting=_acting(p["stages"]), pci_ids=_pci_ids())
+    module.exit_json(
+        changed=False, stages=found, reloads=reloads, acting=_acting(p["stages"]), disruptive=disruptive, broken=broken,
+        foreign=_foreign(broken, p["stages"]),
+        pci_ids=_pci_ids(),
+    )  # fmt: skip
 
 
 def _acting(stages):
@@ -74,6 +79,15 @@ def _pci_ids():
             device = mopt_host.text_of(os.path.join(os.path.dirname(path), "device")).lower()
             found.add("10de:" + device[2:])
     return sorted(found)
+
+
+def _foreign(broken, stages):
+    """Half-done packages that no transaction of the plan names: apt would go on with them, too."""
+    mine = [one for stage in stages for one in stage.get("packages") or ()]
+    names = {w["name"] for one in mine for w in one["install"]} | {n for one in mine for n in one["remove"]}
+    globs = [g for one in mine for g in one.get("extra_allowed", ())]
+    waits = ("awaits triggers", "has triggers pending")
+    return sorted(n for n, what in broken.items() if n not in names and what not in waits and not mopt_sets._fits(n, globs))
 
 
 def _is_open(one, present, broken, kind):

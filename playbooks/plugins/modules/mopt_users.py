@@ -34,7 +34,8 @@ def users(proc, globs, ignore=()):
         if not devices:
             continue
         command = _text(os.path.join(folder, "comm")).strip()
-        if command in ignore:
+        # The kernel keeps fifteen letters of a name: `nvidia-persiste`.
+        if command in [name[:15] for name in ignore]:
             continue
         found.append({"pid": pid, "command": command, "user": _owner(folder), "devices": sorted(devices)})
     return found[:LIMIT]

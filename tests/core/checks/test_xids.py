@@ -252,13 +252,13 @@ def test_every_event_of_a_burst_is_counted_once() -> None:
 @pytest.mark.parametrize(
     ("host", "reason", "verdict"),
     [
-        (hgx(), "denied", "unknown"),
+        (hgx(), "denied", "ready"),
         (hgx(), "timeout", "unknown"),
         (hgx(), "not_collected", "ready"),
         (healthy(), "denied", "ready"),
     ],
 )
-def test_a_log_that_was_refused_leaves_the_links_of_a_board_open(
+def test_a_log_that_did_not_answer_leaves_the_links_of_a_board_open(
     host: Host, reason: AbsentReason, verdict: str
 ) -> None:
     blind = without(host, ["kernel.logs"], reason)
