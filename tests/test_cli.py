@@ -331,7 +331,8 @@ def test_a_paste_is_ready_as_far_as_it_goes(run) -> None:
     assert out.startswith("READY as far as the evidence goes: cuInit was not asked\n")
     assert "\nhost: ready, venv:unnamed: ready\n" in out
     answer = document(run, "--from", paste)
-    assert (answer["verdict"], answer["scopes"]) == ("ready", [{"scope": "host", "verdict": "ready"}])
+    scopes = [{"scope": scope, "verdict": "ready"} for scope in ("host", "venv:unnamed")]
+    assert (answer["verdict"], answer["scopes"]) == ("ready", scopes)
 
 
 # --- the terminal ---------------------------------------------------------------------------------

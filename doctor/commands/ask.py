@@ -56,12 +56,15 @@ def target_of_options(options: argparse.Namespace, matrix: Matrix, *, is_asked: 
     return target
 
 
-def unsaid(target: Target) -> tuple[str, ...]:
-    """What an answer leaves out because the machine was not described further."""
+def unsaid(target: Target, *, has_kernel: bool) -> tuple[str, ...]:
+    """What an answer leaves out because the machine was not described further.
+
+    `has_kernel` says that its kernel is known, named or the only one of its system.
+    """
     missing = [
         (not target.gpus, "no GPU was named: nothing was judged that depends on one"),
         (not target.os, "no system was named: its C library and compilers were not judged"),
-        (not target.kernel and not target.driver_kind, "no kernel was named: no driver was judged by it"),
+        (not has_kernel and not target.driver_kind, "no kernel was named: no driver was judged by it"),
     ]
     return tuple(text for is_missing, text in missing if is_missing)
 

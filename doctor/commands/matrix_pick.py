@@ -9,7 +9,7 @@ from doctor.commands.output import write_answer
 from doctor.core.chain import also_of, changes_of, components_of, conflict, keeps_of, reasons
 from doctor.core.goal import Goal, Policy
 from doctor.core.hints import find_hints
-from doctor.core.notes import advice, notes
+from doctor.core.notes import advice, is_kernel_told, notes
 from doctor.core.resolve import Resolution, ask, judge_model, more
 from doctor.core.site import overlay_effect
 from doctor.core.solve.universe import Universe
@@ -63,7 +63,7 @@ def pick(universe: Universe, target: Target, goal: Goal, *, alternatives: int = 
         conflict=() if is_yes else conflict(resolution),
         hints=() if is_yes else find_hints(resolution),
         nearest="" if is_yes else nearest(resolution),
-        advice=(*advice(resolution), *unsaid(target)),
+        advice=(*advice(resolution), *unsaid(target, has_kernel=is_kernel_told(resolution.model))),
         alternatives=tuple(_other(one, policy) for one in more(resolution, policy, alternatives))
         if is_yes
         else (),

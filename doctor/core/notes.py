@@ -10,7 +10,7 @@ from doctor.core.solve.universe import minor_of
 from doctor.core.stack import Because
 from doctor.core.versions import Dotted, Version
 
-__all__ = ["advice", "notes"]
+__all__ = ["advice", "is_kernel_told", "notes"]
 
 
 def notes(resolution: Resolution) -> tuple[Because, ...]:
@@ -171,11 +171,14 @@ def _is_of_others(model: Model) -> bool:
     return model.target.driver_kind in ("jetpack", "windows")
 
 
+def is_kernel_told(model: Model) -> bool:
+    """Whether the kernel is given: named, or the only one of the system."""
+    return any(link.kind == "fact" and link.relation == "kernel" for link in model.links)
+
+
 def _untold_kernel(model: Model) -> list[str]:
     """A kernel that is older than every row: nothing speaks for or against a driver on it."""
-    is_told = not _is_of_others(model) and any(
-        link.kind == "fact" and link.relation == "kernel" for link in model.links
-    )
+    is_told = not _is_of_others(model) and is_kernel_told(model)
     kernel = model.domain("kernel")[0] if is_told and "driver" in model else None
     oldest = min((row.kernel for row in model.universe.matrix.edition.kernels), default=None)
     if not isinstance(kernel, Version) or oldest is None or minor_of(kernel) >= minor_of(oldest):

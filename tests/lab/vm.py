@@ -112,7 +112,6 @@ def _install(root: Path) -> str:
     (source / "dkms.conf").write_text(DKMS)
     # In a chroot dkms takes the running kernel for another's: it must be told.
     run(*inside, "dkms", "install", "labhello/1.0", "-k", kernel)
-    copy_into(root)
     return kernel
 
 
@@ -223,10 +222,26 @@ class Machine:
         return False
 
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return run(
-            "ssh", "-i", self.folder / "id", "-p", str(PORT), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-            "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60", "root@127.0.0.1", command, check=check, timeout=300,
-        )  # fmt: skip
+        return run(*self._argv(command), check=check, timeout=300)
+
+    def _argv(self, command: str) -> list[str]:
+        return [
+            "ssh", "-i", str(self.folder / "id"), "-p", str(PORT), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+            "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60", "root@127.0.0.1", command,
+        ]  # fmt: skip
+
+    def bring_product(self) -> None:
+        """The tree's own code, as it is now: the disk is kept from run to run."""
+        with tempfile.TemporaryDirectory(prefix="mopt-lab-vm-") as scratch:
+            (Path(scratch) / "usr/local/bin").mkdir(parents=True)
+            copy_into(Path(scratch))
+            archive = Path(scratch).with_suffix(".tar")
+            run("tar", "-C", scratch, "--owner=0", "--group=0", "-cf", archive, ".")
+            try:
+                with archive.open("rb") as stream:
+                    subprocess.run(self._argv("tar -C / -xf -"), stdin=stream, check=True, timeout=300)
+            finally:
+                archive.unlink()
 
 
 def main() -> int:

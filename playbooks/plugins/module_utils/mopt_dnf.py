@@ -258,16 +258,7 @@ class Dnf:
         return ""
 
     def download(self, request, present):
-        """Everything lies in the cache, with its signature checked, before anything is touched."""
-
-        def act():
-            base = self._resolved(request, present)
-            try:
-                _load(base)
-            finally:
-                base.close()
-
-        self._guarded(act)
+        """Nothing by itself: `apply` loads everything and checks each signature before it touches anything."""
 
     def apply(self, request, present):
         def act():
