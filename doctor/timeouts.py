@@ -52,5 +52,5 @@ INDEX_ANSWER_S = 300.0
 #: The files of torch and METADATA of 20 releases are 1 MB; an answer that was saved is no larger.
 INDEX_ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
-#: What `explain` reads as a whole, lines joined where they were wrapped; a larger log is scanned line by line.
+#: What `explain` reads as a whole, wrapped lines joined; a larger log is scanned line by line.
 EXPLAIN_WHOLE_BYTES_MAX = 4 * 1024 * 1024

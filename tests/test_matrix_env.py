@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,33 @@ def test_on_a_recorded_host(ask: Any, venv: str) -> None:
     assert said["environment"]["compilers"] == []
     older = ask("--env", venv, "--from", str(HOST), "--have", "driver==550.144.03")
     assert older[0] == 1
+
+
+HOSTS = Path(__file__).parent / "hosts"
+
+
+@pytest.mark.parametrize(
+    ("host", "answer", "relation"),
+    [
+        # `check` says NOT READY of the first, and of Jetson's own driver no row tells.
+        ("hgx-h100-no-fabric-manager", 1, "fabric-manager"),
+        ("jetson-orin", 3, "jetson-driver-from-jetpack"),
+    ],
+)
+def test_the_machine_has_a_say(ask: Any, venv: str, host: str, answer: int, relation: str) -> None:
+    (triton,) = Path(venv).glob("lib/*/site-packages/triton-*")
+    triton.rmdir()  # it would ask for a compiler, which neither machine has
+    code, out, _ = ask("--env", venv, "--from", str(HOSTS / host), "--json")
+    said = json.loads(out)
+    assert code == answer, said["because"]
+    assert relation in {link["relation"] for link in said["because"]}
+
+
+def test_a_pipe_that_nobody_writes_to_is_no_image(ask: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = ask("--image", str(tmp_path / "pipe"), *H200)
+    assert code == 2
+    assert "no image's configuration" in err
 
 
 BESIDE = Path(__file__).parent / "hosts" / "environments-beside-a-healthy-host"

@@ -63,7 +63,7 @@ class Repository(Value, frozen=True, kw_only=True):
     checks_signature: bool | None = None
     """False for `trusted=yes`, `gpgcheck=0`; None where the file does not say."""
     key_present: bool | None = None
-    """Whether the keyring it names is on disk; None when it names none, or not by a path, or nobody looked."""
+    """Whether the keyring it names is on disk; None when it names none by a path, or nobody looked."""
 
 
 class ModuleStream(Value, frozen=True, kw_only=True):

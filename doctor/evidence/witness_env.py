@@ -8,6 +8,7 @@ so that a link planted in somebody's home cannot carry another file into a bundl
 import errno
 import os
 import re
+import sys
 
 #: Lies beside this file, wherever that was copied to.
 elf = __import__("witness_elf")
@@ -113,7 +114,7 @@ def testify(_name: str, say: "Say", where: "Where") -> None:
             return
         say(say={"at": "looking into " + prefix})
         sites = _sites(where.root, prefix, seen)
-        names = {site: _names(where.root, site, SITE_NAMES_MAX) for site in sites}
+        names = {site: _site_names(where.root, site) for site in sites}
         if not is_named and not any(ENGINES.match(name) for listed in names.values() for name in listed):
             continue
         found += 1
@@ -217,6 +218,12 @@ def _names(root: "Root", path: str, most: int) -> "list[str]":
         return []
 
 
+def _site_names(root: "Root", site: str) -> "list[str]":
+    """The names in a site directory. Of a very full one those past the limit that matter here are kept."""
+    listed = _names(root, site, sys.maxsize)
+    return listed[:SITE_NAMES_MAX] + [name for name in listed[SITE_NAMES_MAX:] if re.match(RELEVANT, name)]
+
+
 def _text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
@@ -231,7 +238,7 @@ def _describe(where: "Where", prefix: str, sites: "list[str]", names: "dict[str,
     if config.get("include-system-site-packages", "").lower() == "true" and home.startswith("/"):
         # It sees its base's packages, too.
         more = _sites(root, home.rpartition("/bin")[0] or "/usr", set())
-        names.update({site: _names(root, site, SITE_NAMES_MAX) for site in more if site not in names})
+        names.update({site: _site_names(root, site) for site in more if site not in names})
         sites = sites + [site for site in more if site not in sites]
     tools = [name for name in _names(root, prefix + "/bin", SITE_NAMES_MAX) if _is_tool(name)][:20]
     said = {
@@ -306,6 +313,8 @@ def _distributions(sites: "list[str]", names: "dict[str, list[str]]") -> "list[s
         for name in names[site]
         if name.endswith((".dist-info", ".egg-info")) and re.match(RELEVANT, name)
     ]
+    # Engines first: a crowd of others must not push one over the edge. Of one name the order stays.
+    found.sort(key=lambda name: not re.match(READ, name))
     return found[:DISTRIBUTIONS_MAX]
 
 

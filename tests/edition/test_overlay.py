@@ -15,6 +15,7 @@ from doctor.commands.matrix_pick import pick
 from doctor.config import overlay_folders
 from doctor.core.chain import components_of
 from doctor.core.goal import Term, parse_goal
+from doctor.core.host import Environment
 from doctor.core.matrix import Matrix
 from doctor.core.resolve import ask
 from doctor.core.rows.site import Overlay, SiteRule
@@ -462,6 +463,39 @@ def test_an_environment_that_would_run_is_still_under_the_rules(site: Any) -> No
     assert found.because[0].text.startswith("vllm 0.30.0 is forbidden by overlay site-a")
     assert under_rules(with_overlays(site(PIN, name="b")).matrix, report).compatible == "yes"
     assert under_rules(Matrix(EDITION), report) is report
+
+
+@pytest.mark.parametrize(
+    ("component", "versions", "answer"),
+    [
+        ("flashinfer", "==0.7.2", "no"),
+        ("flashinfer", "==0.7.1", "yes"),
+        ("nccl", "<2.29", "no"),
+        ("os", "ubuntu-22.04", "no"),
+        ("os", "ubuntu-24.04", "yes"),
+    ],
+)
+def test_rules_are_about_each_package_of_an_environment_and_its_system(
+    site: Any, component: str, versions: str, answer: str
+) -> None:
+    inside = Environment(packages={"flashinfer-python": "0.7.2", "nvidia-nccl-cu12": "2.28.9"})
+    report = WhyReport(
+        matrix_edition=EDITION.name,
+        question="would it run",
+        compatible="yes",
+        exit_code=0,
+        target=make_target(Matrix(EDITION), os="ubuntu 22.04"),
+        because=(),
+        hints=(),
+        nearest="",
+        components={},
+        advice=(),
+        environment=inside,
+    )
+    rule = FORBID.replace("component: driver", f"component: {component}").replace(
+        '["==595.*", "==620.*"]', f'["{versions}"]'
+    )
+    assert under_rules(with_overlays(site(rule)).matrix, report).compatible == answer
 
 
 def test_the_example_of_the_page_is_an_overlay(tmp_path: Path) -> None:

@@ -47,8 +47,14 @@ def one_gpu(**fields: object):
         ({"virtualization_mode": 2}, {"virtualisation_mode": "vgpu"}),
         ({"virtualization_mode": 9}, {"virtualisation_mode": "unknown_9"}),
         ({"gpu_recovery_action": 4}, {"recovery_action": "drain_and_reset"}),
-        ({"gpu_fabric_info": {"state": 2, "status": 0}}, {"fabric_state": "in_progress", "fabric_status": None}),
-        ({"gpu_fabric_info": {"state": 3, "status": 0}}, {"fabric_state": "completed", "fabric_status": "success"}),
+        (
+            {"gpu_fabric_info": {"state": 2, "status": 0}},
+            {"fabric_state": "in_progress", "fabric_status": None},
+        ),
+        (
+            {"gpu_fabric_info": {"state": 3, "status": 0}},
+            {"fabric_state": "completed", "fabric_status": "success"},
+        ),
         ({"gpu_fabric_info": {"state": 3, "status": 15}}, {"fabric_status": "error_15"}),
         ({"compute_running_processes": [{"pid": 1}, {"pid": 2}]}, {"process_count": 2}),
         ({"current_clocks_event_reasons": 0x24}, {"clock_limits": ("sw_power_cap", "sw_thermal_slowdown")}),

@@ -240,7 +240,7 @@ def test_stages_run_in_the_order_of_the_contract():
         "name: lock",
         "name: verify",
     ]
-    places = [text.index(word) for word in order]
+    places = [text.rindex(word) for word in order]
     assert all(a < b for a, b in pairwise(places))
 
 

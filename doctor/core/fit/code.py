@@ -175,7 +175,7 @@ def _no_kernels(question: Question, capability: Dotted, found: str, source: tupl
 
 
 def on_both_sides(question: Question, component: str, capability: Dotted, cuda: Dotted) -> list[Release]:
-    """A release no newer, with no newer CUDA, and one no older, with no older CUDA, that both serve a GPU.
+    """A release no newer, with no newer CUDA, and one no older, with no older CUDA: what both have serves.
 
     Releases and toolkits take up new GPUs and leave old ones behind, and bring none back: what lies between
     two builds with code for a GPU has it. One build alone proves nothing of the next: torch 2.11 leaves out
@@ -184,15 +184,15 @@ def on_both_sides(question: Question, component: str, capability: Dotted, cuda: 
     own = question.row(component)
     if own is None:
         return []
-    rows = [
-        row for row in question.matrix.releases(component) if row.cuda is not None and row.compute_capability
-    ]
-    serving = [r for r in rows if _runs(question, capability, r.compute_capability, r.ptx, r.cuda) == "yes"]
-    below = [r for r in serving if r.cuda and r.version <= own.version and r.cuda.parts[:2] <= cuda.parts[:2]]
-    above = [r for r in serving if r.cuda and r.version >= own.version and r.cuda.parts[:2] >= cuda.parts[:2]]
-    if not below or not above:
-        return []
-    return [below[-1]] if below[-1] is above[0] else [below[-1], above[0]]
+    rows = [row for row in question.matrix.releases(component) if row.cuda and row.compute_capability]
+    below = [r for r in rows if r.cuda and r.version <= own.version and r.cuda.parts[:2] <= cuda.parts[:2]]
+    above = [r for r in rows if r.cuda and r.version >= own.version and r.cuda.parts[:2] >= cuda.parts[:2]]
+    for older in reversed(below):
+        for newer in above:
+            both = [code for code in older.compute_capability if code in newer.compute_capability]
+            if both and _runs(question, capability, both, "", cuda) == "yes":
+                return [older] if older is newer else [older, newer]
+    return []
 
 
 # --- engines --------------------------------------------------------------------------------------

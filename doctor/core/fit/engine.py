@@ -23,6 +23,13 @@ def rows(question: Question) -> Iterator[Fit]:
         if version and question.row(component) is None:
             text = f"{component} {version} has no row in this matrix: its needs are not known"
             yield unknown("nearest-known-row", component, text, is_open=True)
+    environment, row = question.environment, question.row("vllm")
+    is_told = any(one.by == "vllm" for one in environment.requires)
+    if row is not None and environment.is_listed and not is_told:
+        text = (
+            f"what vllm {environment.vllm} asks for was not found in its METADATA: its row was taken instead"
+        )
+        yield unknown("vllm-metadata", "vllm", text, row.source)
 
 
 def torch_beside(question: Question) -> Iterator[Fit]:

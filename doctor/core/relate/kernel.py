@@ -53,9 +53,13 @@ def _builds(universe: Universe, driver: Version, rows: Sequence[KernelRow]) -> s
 
     Of a branch that this row does not name, a row of a later kernel may say that it knows more than that.
     """
-    word = _named(driver, rows[0])
-    if word:
-        return word
+    words = universe.kept(f"builds on kernel {rows[0].kernel}", dict[Version, str])
+    if driver not in words:
+        words[driver] = _named(driver, rows[0]) or _by_later(universe, driver, rows)
+    return words[driver]
+
+
+def _by_later(universe: Universe, driver: Version, rows: Sequence[KernelRow]) -> str:
     checked = [row for row in rows if "builds" not in row.unverified]
     if any(_named(driver, row) == "yes" or _is_of_trunk(universe, driver, row) for row in checked):
         return "yes"

@@ -82,7 +82,7 @@ def _read(model: Model, engine: str, row: NameRow) -> int:
     if last is None and row.removed_in:
         gone = Pep440(row.removed_in)
         # What a release dropped, the one before it had.
-        last = max((v for v in model.universe.known(engine) if v < gone), default=None)  # type: ignore[assignment,type-var]
+        last = max((v for v in model.universe.known(engine) if v < gone), default=None)  # type: ignore[assignment]
     if last is None:
         return 0
     minor = last.key.release[:2]

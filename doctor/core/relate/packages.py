@@ -91,6 +91,9 @@ def _requires(model: Model, component: str) -> None:
 
 def _undeclared(model: Model, component: str) -> None:
     """Stubs that state no dependencies: what they fetch pins something, and no row tells what."""
+    beside = [term for term in (*model.goal.terms, *model.target.have) if term.component != component]
+    if not beside and not model.target.gpus:
+        return  # what a release has within it does not hang on what it fetches
     groups = grouped(model.universe, component, "undeclared", _is_undeclared)
     for _feature, rows in groups:
         others = [row for row in model.universe.releases(component) if not _is_undeclared(row)]
@@ -142,10 +145,9 @@ def _untold_interpreters(model: Model, component: str) -> None:
     if without:
         subject = (component, mask_of(model, component, tuple(without)))
         says = "has no bindings for Python that a row tells of"
-        near = next(row.version for row in reversed(releases) if row.interpreters)
-        rows, near = without[:1], f"{component} {near}"
-        relation = f"{short(component)}-python"
-        model.relate(relation, subject, says, rows=rows, is_soft=True, nearest=near)
+        newest = next(row.version for row in reversed(releases) if row.interpreters)
+        near, relation = f"{component} {newest}", f"{short(component)}-python"
+        model.relate(relation, subject, says, rows=without[:1], is_soft=True, nearest=near)
 
 
 def _span(texts: tuple[str, ...]) -> str:
@@ -279,7 +281,7 @@ def _cuda_floor(model: Model) -> None:
 
 def _released_with(model: Model) -> dict[Version, tuple[ToolkitRow, Dotted]]:
     """Toolkits whose own driver is older than the floor of their major, which came to be only later: 11.0."""
-    found = {}
+    found: dict[Version, tuple[ToolkitRow, Dotted]] = {}
     for row in model.universe.matrix.edition.toolkits:
         for version, driver in ((row.cuda, row.driver), *((u.version, u.driver) for u in row.updates)):
             if driver is not None and driver < row.driver_floor and version in model.domain("cuda"):

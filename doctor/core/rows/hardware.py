@@ -50,7 +50,7 @@ class Product(Row, frozen=True, kw_only=True):
     """`yes`, `bridge` or empty."""
     needs_fabric_manager: bool | None = None
     fabric: Literal["nvswitch", "nvlink5", "rack", ""] = ""
-    """What joins boards of this card: NVSwitches on the host's PCI bus; NVSwitches of NVLink 5, which the host
+    """What joins boards of this card: NVSwitches on the PCI bus; NVSwitches of NVLink 5, which the host
     reaches through InfiniBand devices; the switch trays of a rack, whose managers are not on this host."""
     open_module: OpenModule | None = None
     min_driver: Dotted | None = None

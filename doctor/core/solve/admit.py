@@ -36,13 +36,12 @@ def admit(model: Model, component: str, mask: int) -> None:
     if base is not None:
         # A maker's own index has builds of a release under labels that no list of releases names.
         says = f"is a build of {base} from an index of its own, of which no row tells"
-        near = f"{component} {base}"
-        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=near)
+        model.relate("nearest-known-row", subject, says, is_soft=True, nearest=f"{component} {base}")
         return
     gap = universe.matrix.rule(f"no-{value.raw}") if component in OF_CUDA else None
     if gap is not None:
-        near = f"{component} {max((v for v in known if v < value), default=newest)}"
-        model.relate("no-such-release", subject, "was never released", rows=(gap,), nearest=near)
+        below = f"{component} {max((v for v in known if v < value), default=newest)}"
+        model.relate("no-such-release", subject, "was never released", rows=(gap,), nearest=below)
         return
     if row is not None and universe.scheme(component) != "name" and value > newest:
         says = f"is newer than this matrix ({edition}), whose newest is {newest}"

@@ -198,6 +198,7 @@ class Dnf:
         base.conf.install_weak_deps = bool(request.get("weak"))
         base.conf.localpkg_gpgcheck = True
         base.fill_sack(load_system_repo=True)
+        _foresee_streams(base, request.get("streams") or ())
         local = {w["name"]: w["file"] for w in request["install"] if w.get("file") and not _met(w, present)}
         packages = base.add_remote_rpms([local[n] for n in sorted(local)], strict=True) if local else []
         # Local files come first: with a job there already dnf adds none.
@@ -321,6 +322,18 @@ class Dnf:
         finally:
             base.close()
         return kept, missing
+
+
+def _foresee_streams(base, streams):
+    """A dry run takes streams as enabled; nothing of it is written, since no transaction follows."""
+    if not streams:
+        return
+    from dnf.module.module_base import ModuleBase
+
+    modules = ModuleBase(base)
+    names = [s["module"] for s in streams]
+    modules.reset(names)
+    modules.enable([s["module"] + ":" + s["stream"] for s in streams])
 
 
 def _load(base):

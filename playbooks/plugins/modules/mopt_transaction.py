@@ -28,6 +28,7 @@ options:
     type: list
     elements: dict
     default: []
+  streams: {description: Check mode only. Module streams that are taken as enabled., type: list, elements: dict, default: []}
   lock_timeout_s: {description: How long to wait for the package manager's lock., type: int, default: 300}
   timeout_s: {description: How long to wait for the run. It goes on afterwards., type: int, default: 5400}
   state_in: {description: Folder of requests and results., type: path, default: /var/lib/mopt-doctor/transactions}
@@ -225,6 +226,7 @@ def main():
         "repositories_pending": {"type": "bool", "default": False},
         "refresh": {"type": "bool", "default": False},
         "earlier": {"type": "list", "elements": "dict", "default": []},
+        "streams": {"type": "list", "elements": "dict", "default": []},
         "lock_timeout_s": {"type": "int", "default": 300},
         "timeout_s": {"type": "int", "default": 5400},
         "state_in": {"type": "path", "default": "/var/lib/mopt-doctor/transactions"},
@@ -239,6 +241,7 @@ def main():
     request["may_update"] = not module.check_mode
     if module.check_mode:
         _foresee(request, parameters["earlier"])
+        request["streams"] = parameters["streams"]
     if parameters["refresh"]:
         _refresh(module, python, request)
     ident = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()[:12]
