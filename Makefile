@@ -57,7 +57,7 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check --quiet .
 	$(VENV)/bin/ruff check --quiet --isolated --line-length 140 --target-version py37 \
 	  --select A,B,C4,E,F,I,PIE,PLE,PLW,RET,RUF,W --ignore B904,PLW2901,RUF005,RUF012,RUF059 doctor/evidence/collector.py
-	$(VENV)/bin/ruff check --quiet --isolated --line-length 140 --target-version py37 \
+	$(VENV)/bin/ruff check --quiet --isolated --line-length 160 --target-version py37 \
 	  --select A,B,C4,E,F,PIE,PLE,RUF,W --ignore B904,E402,RUF005,RUF012,RUF059 playbooks/plugins
 	.ci/python36-syntax doctor/evidence/collector.py $(shell find playbooks/plugins -name '*.py')
 	@$(call silent,$(VENV)/bin/mypy)
