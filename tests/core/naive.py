@@ -137,8 +137,21 @@ def _cuda(edition: Edition, machine: Machine, stack: dict[str, str]) -> Iterator
     variant = stack.get("tensorrt-variant", "")
     if variant and not _floors(edition, machine, stack, int(variant[2:])):
         yield f"tensorrt {variant} on driver {stack['driver']}"
-    if "cuda" in stack and not _floors(edition, machine, stack, numbers(stack["cuda"])[0]):
+    if "cuda" in stack and not (_came_with(edition, stack) or _floors_of_cuda(edition, machine, stack)):
         yield f"CUDA {stack['cuda']} on driver {stack['driver']}"
+
+
+def _floors_of_cuda(edition: Edition, machine: Machine, stack: dict[str, str]) -> bool:
+    return _floors(edition, machine, stack, numbers(stack["cuda"])[0])
+
+
+def _came_with(edition: Edition, stack: dict[str, str]) -> bool:
+    """Whether the driver is at least the one that just this toolkit was released with."""
+    for row in edition.toolkits:
+        for version, driver in ((row.cuda, row.driver), *((u.version, u.driver) for u in row.updates)):
+            if driver is not None and version.raw == stack["cuda"]:
+                return numbers(stack["driver"]) >= numbers(driver.raw)
+    return False
 
 
 # --- GPUs -----------------------------------------------------------------------------------------
@@ -184,6 +197,20 @@ def _supported(edition: Edition, machine: Machine, stack: dict[str, str]) -> Ite
             yield f"{row.component} {stack[row.component]} does not list {gpu.compute_capability}"
     for component in {"tensorrt", "tensorrt-llm"} & set(stack) - covered:
         yield f"{component} {stack[component]} is in no line"
+    yield from _beyond_the_floor(edition, gpu, stack)
+
+
+def _beyond_the_floor(edition: Edition, gpu: Any, stack: dict[str, str]) -> Iterator[str]:
+    """Of TensorRT: a line without a release tells nothing, and a floor tells nothing of newer GPUs."""
+    rows = [row for row in _rows(edition, stack) if row.component == "tensorrt"]
+    if "tensorrt" in stack and not rows:
+        yield f"no row of tensorrt {stack['tensorrt']}"
+    family = next(row for row in edition.architectures if row.architecture == gpu.architecture)
+    for row in rows:
+        majors = [int(variant[2:]) for variant in row.cuda_variants]
+        first = numbers(family.first_cuda.raw) if family.first_cuda else (0,)
+        if not any((major, 0) >= (*first, 0)[:2] for major in majors):
+            yield f"tensorrt {row.version} may be of a CUDA older than {gpu.architecture}"
 
 
 # --- driver ---------------------------------------------------------------------------------------
@@ -291,6 +318,10 @@ def _container(edition: Edition, machine: Machine, stack: dict[str, str]) -> Ite
         if row.delivery and row.delivery != machine.delivery:
             continue
         if not all(name in known and inside(name, known[name], spec) for name, spec in row.when.items()):
+            continue
+        # Compat libraries that the driver does without may be there or not.
+        enough = "cuda" in stack and "driver" in stack and _floors_of_cuda(edition, Machine(), stack)
+        if "cuda-compat" in row.when and enough:
             continue
         for name, spec in row.requires.items():
             if name in known and not inside(name, known[name], spec):

@@ -31,6 +31,14 @@ class CallbackModule(CallbackBase):
         with open(os.environ["LAB_EVENTS"], "a", encoding="utf-8") as handle:
             handle.write(json.dumps(row, default=str) + "\n")
 
+    @staticmethod
+    def _said(found):
+        """The words of a task; of a loop those of the items that failed, since its own are the same always."""
+        rows = [row for row in found.get("results") or () if isinstance(row, dict) and row.get("failed")]
+        return "; ".join(
+            str(row.get("msg") or row.get("stderr") or row.get("exception") or "") for row in rows or [found]
+        )
+
     def _task(self, status, result):
         found = dict(result._result)
         self._write(
@@ -41,9 +49,7 @@ class CallbackModule(CallbackBase):
                 "task": result._task.get_name(),
                 "module": result._task.action,
                 "seconds": round(time.monotonic() - self.started, 2),
-                "message": str(found.get("msg") or found.get("stderr") or found.get("exception") or "")[
-                    :4000
-                ],
+                "message": self._said(found)[:4000],
                 "result": {k: v for k, v in found.items() if not k.startswith("_") and k != "invocation"},
             }
         )
