@@ -16,7 +16,8 @@ _CAUSES = (
     (r"Conflicting values set for option Signed-By", "prov.repo_duplicate_entry"),
     (r"NO_PUBKEY|EXPKEYSIG|BADSIG|is not signed|signatures were invalid|GPG check FAILED|Bad GPG signature"
      r"|signature.{0,40}(?:bad|wrong|missing|NOKEY|NOT OK)|Public key for .{1,200} is not", "prov.repo_key"),
-    (r"No space left on device|don't have enough free space|needs \d+[KMG]?B? (?:more space )?on the|more space needed on", "prov.disk_full"),
+    (r"No space left on device|don't have enough free space"
+     r"|needs \d+[KMG]?B? (?:more space )?on the|more space needed on", "prov.disk_full"),
     (r"dpkg was interrupted|not fully installed or removed|half-installed|reinstreq", "prov.packages_half_configured"),
     (r"Bad return status for module build|Error! Bad return status|dkms.{0,80}(?:failed|build error)",
      "driver.dkms_build_failed"),

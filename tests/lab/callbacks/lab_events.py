@@ -60,6 +60,9 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_failed(self, result, ignore_errors=False):
         self._task("ignored" if ignore_errors else "failed", result)
 
+    def v2_runner_item_on_failed(self, result):
+        self._task("failed", result)
+
     def v2_runner_on_skipped(self, result):
         self._task("skipped", result)
 
