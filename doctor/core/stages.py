@@ -6,7 +6,7 @@ carry them out. Nothing here is a command: the acts are a closed set, one list a
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -54,22 +54,7 @@ StageId = Literal[
     "lock",
 ]
 #: In the order in which they run. A reboot may stand at the end of a stage.
-STAGES: tuple[StageId, ...] = (
-    "bootstrap",
-    "preflight",
-    "drain",
-    "repositories",
-    "kernel",
-    "driver",
-    "fabric",
-    "cuda",
-    "tensorrt",
-    "container",
-    "dcgm",
-    "engine",
-    "verify",
-    "lock",
-)
+STAGES: tuple[StageId, ...] = get_args(StageId)
 
 
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
