@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from doctor.commands.explain import explain_text
-from doctor.edition.load import load_matrix
 from doctor.evidence.logtext import of_bytes
+from tests.editions import tree_matrix
 
 from .cases.texts import CASES, Judged, judged, rests_on
 
@@ -22,7 +22,7 @@ def found() -> list[Judged]:
 def test_there_are_as_many_cases_as_were_published():
     assert len(CASES) == 79
     assert len({case["id"] for case in CASES}) == 79
-    known = {row.id for row in load_matrix().edition.causes}
+    known = {row.id for row in tree_matrix().edition.causes}
     assert [case["id"] for case in CASES if case["cause"] not in known] == []
 
 
@@ -48,7 +48,7 @@ def test_without_the_signatures_that_rest_on_the_case_alone():
 
 def test_leaving_out_leaves_something_out():
     """The second figure would be the first one if nothing rested on a case alone."""
-    rows = load_matrix().edition.signatures
+    rows = tree_matrix().edition.signatures
     resting = {case["id"] for case in CASES for row in rows if rests_on(row, case)}
     assert len(resting) >= 5
 
@@ -58,7 +58,7 @@ TEXTS = yaml.safe_load((Path(__file__).parent / "data" / "texts.yaml").read_text
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text["text"][:48].replace("\n", " "))
 def test_a_text_of_a_further_thread(text):
-    named = [one.id for one in explain_text(of_bytes(text["text"].encode()), load_matrix()).causes]
+    named = [one.id for one in explain_text(of_bytes(text["text"].encode()), tree_matrix()).causes]
     if text["causes"] == ["none"]:
         assert named == []
     elif text["causes"] == ["any"]:

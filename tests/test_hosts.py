@@ -14,11 +14,11 @@ from doctor.core.evidence import Evidence, Item, ItemStatus
 from doctor.core.finding import CheckReport, Verdict
 from doctor.core.host import Host, known
 from doctor.core.judge import EXIT_OF, judge, judge_scopes
-from doctor.edition.load import load_matrix
 from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.redact import redact
 from doctor.facts.read import read_host, read_scopes
 from doctor.report.text import render_check
+from tests.editions import tree_matrix
 
 #: What one child of the collector, one tool or one missing privilege can take away together.
 WITNESSES = {
@@ -80,7 +80,7 @@ def host(name: str) -> Host:
 
 @cache
 def report(name: str) -> CheckReport:
-    return judge_scopes(scopes(name), load_matrix(), tool="mopt-doctor test")
+    return judge_scopes(scopes(name), tree_matrix(), tool="mopt-doctor test")
 
 
 def reported(answer: CheckReport) -> set[str]:
@@ -119,7 +119,7 @@ def test_each_scope_has_its_verdict(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in NAMES if not expected(n).scopes])
 def test_a_host_alone_is_judged_as_ever(name: str) -> None:
     assert scopes(name) == (read_host(evidence(name)),)
-    assert judge(host(name), load_matrix(), tool="mopt-doctor test") == report(name)
+    assert judge(host(name), tree_matrix(), tool="mopt-doctor test") == report(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -193,7 +193,7 @@ def test_a_saved_host_gets_the_same_verdict(name: str) -> None:
     from doctor.report.saved import from_json
 
     saved = [one for one in (from_json(to_json(h)) for h in scopes(name)) if isinstance(one, Host)]
-    again = judge_scopes(saved, load_matrix(), tool="mopt-doctor test")
+    again = judge_scopes(saved, tree_matrix(), tool="mopt-doctor test")
     assert (again.verdict, again.causes) == (report(name).verdict, report(name).causes)
 
 
@@ -201,7 +201,7 @@ def test_a_saved_host_gets_the_same_verdict(name: str) -> None:
 def test_a_redacted_and_packed_bundle_gets_the_same_answer(name: str, tmp_path: Path) -> None:
     write_bundle(redact(evidence(name)), tmp_path / "host.tar.gz")
     hosts = read_scopes(read_bundle(tmp_path / "host.tar.gz"))
-    again = judge_scopes(hosts, load_matrix(), tool="mopt-doctor test")
+    again = judge_scopes(hosts, tree_matrix(), tool="mopt-doctor test")
     assert gist(again) == gist(report(name))
 
 
@@ -222,7 +222,7 @@ def test_less_evidence_claims_no_more(lost: str, how: str) -> None:
     for name in NAMES:
         want = expected(name)
         less = read_scopes(without(evidence(name), WITNESSES[lost], how))
-        got = judge_scopes(less, load_matrix(), tool="test")
+        got = judge_scopes(less, tree_matrix(), tool="test")
         ids = {i for c in got.causes for i in (c.id, *c.refined_by)}
         # Evidence that never asked for cuInit (foreign reports) may miss what it alone shows.
         is_excused = (lost, how) == ("cuInit", "not asked")

@@ -10,8 +10,8 @@ import yaml
 
 from doctor.commands.explain import explain_text
 from doctor.core.explain import Named
-from doctor.edition.load import load_matrix
 from doctor.evidence.logtext import of_bytes
+from tests.editions import tree_matrix
 
 TEXTS = yaml.safe_load((Path(__file__).parent / "data" / "texts-more.yaml").read_text(encoding="utf-8"))[
     "texts"
@@ -25,7 +25,7 @@ FIRST_MIN, THREE_MIN = 0.95, 0.98
 
 @cache
 def named(text: str) -> tuple[Named, ...]:
-    return explain_text(of_bytes(text.encode()), load_matrix()).causes
+    return explain_text(of_bytes(text.encode()), tree_matrix()).causes
 
 
 def is_right(text: dict, among: int) -> bool:
@@ -64,5 +64,5 @@ def test_the_texts_are_of_many_threads_and_speak_of_many_causes() -> None:
     assert all(text["source"].startswith("https://") for text in TEXTS)
     assert len({text["source"] for text in TEXTS}) >= 0.8 * len(TEXTS)
     assert len({cause for text in SICK for cause in text["causes"]} - {"any", "none"}) >= 60
-    known = {row.id for row in load_matrix().edition.causes} | {"any", "none", "harmless"}
+    known = {row.id for row in tree_matrix().edition.causes} | {"any", "none", "harmless"}
     assert {cause for text in TEXTS for cause in text["causes"]} <= known

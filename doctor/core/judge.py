@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -167,19 +167,22 @@ def selected(only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
 def run_checks(case: Case, checks: Sequence[Check]) -> tuple[Finding, ...]:
     """All findings, in the order of the checks. A check that crashes becomes a finding of its own."""
     findings: list[Finding] = []
+    # Checks ask the same few questions of whether they apply: each is answered once (a third of the time)
+    reasons: dict[Callable[[Case], str], str] = {}
     for one in checks:
         try:
-            findings.extend([_finding(one, outcome, case) for outcome in _outcomes(one, case)])
+            findings.extend([_finding(one, outcome, case) for outcome in _outcomes(one, case, reasons)])
         except Exception as error:  # noqa: BLE001, PERF203 - the one border where a check's bug is told
             findings.append(_crashed(one, error, case))
     return tuple(findings)
 
 
-def _outcomes(one: Check, case: Case) -> Iterator[Outcome]:
+def _outcomes(one: Check, case: Case, reasons: dict[Callable[[Case], str], str]) -> Iterator[Outcome]:
     for applies in one.applies:
-        reason = applies(case)
-        if reason:
-            yield Outcome(status="skip", found=reason)
+        if applies not in reasons:
+            reasons[applies] = applies(case)
+        if reasons[applies]:
+            yield Outcome(status="skip", found=reasons[applies])
             return
     absences = [(need, absent) for need in one.needs if (absent := missing_need(case.host, need))]
     if absences:

@@ -10,15 +10,16 @@ import msgspec
 import pytest
 
 from doctor.commands.explain import explain_text
+from doctor.core.evidence import Evidence
 from doctor.core.explain import ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import known
 from doctor.core.judge import judge_scopes
-from doctor.edition.load import load_matrix
 from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.logtext import of_bytes
 from doctor.facts.read import read_scopes
 from tests.cases.build import DATA, Recorded, build, load
+from tests.editions import tree_matrix
 from tests.test_hosts import WITNESSES, without
 
 CASES = {path.stem: path for path in sorted((DATA / "cases").glob("[A-Z]*.yaml"))}
@@ -35,8 +36,13 @@ def recorded(path: Path) -> Recorded:
 
 
 @cache
+def evidence(path: Path) -> Evidence:
+    return build(recorded(path))
+
+
+@cache
 def checked(path: Path) -> CheckReport:
-    return judge_scopes(read_scopes(build(recorded(path))), load_matrix(), tool="mopt-doctor test")
+    return judge_scopes(read_scopes(evidence(path)), tree_matrix(), tool="mopt-doctor test")
 
 
 @cache
@@ -45,7 +51,9 @@ def explained(path: Path) -> ExplainReport | None:
     case = recorded(path)
     if not case.text:
         return None
-    return explain_text(of_bytes(case.text.encode()), load_matrix(), evidence=build(case), host="this host")
+    return explain_text(
+        of_bytes(case.text.encode()), tree_matrix(), evidence=evidence(path), host="this host"
+    )
 
 
 def first(path: Path) -> tuple[str, str]:
@@ -105,8 +113,8 @@ def test_no_check_fails_of_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["OPEN-001", "OPEN-039", "OPEN-066", "OPEN-079"])
 def test_a_written_bundle_is_the_same_host(name: str, tmp_path: Path) -> None:
-    write_bundle(build(recorded(CASES[name])), tmp_path / "host")
-    again = judge_scopes(read_scopes(read_bundle(tmp_path / "host")), load_matrix(), tool="mopt-doctor test")
+    write_bundle(evidence(CASES[name]), tmp_path / "host")
+    again = judge_scopes(read_scopes(read_bundle(tmp_path / "host")), tree_matrix(), tool="mopt-doctor test")
     assert (again.verdict, again.causes, again.advice) == (
         checked(CASES[name]).verdict,
         checked(CASES[name]).causes,
@@ -121,8 +129,8 @@ def test_less_evidence_claims_no_more(lost: str, how: str) -> None:
     """Without a witness an answer may become *unknown*; it never turns round or names a wrong cause."""
     wrong = []
     for name, path in {**CASES, **HEALTHY}.items():
-        less = without(build(recorded(path)), WITNESSES[lost], how)
-        got = judge_scopes(read_scopes(less), load_matrix(), tool="mopt-doctor test")
+        less = without(evidence(path), WITNESSES[lost], how)
+        got = judge_scopes(read_scopes(less), tree_matrix(), tool="mopt-doctor test")
         causes = {i for c in got.causes for i in (c.id, *c.refined_by)}
         bad = [i for i in causes for glob in recorded(path).must_not_report if fnmatchcase(i, glob)]
         # Whoever never asked for them may miss what cuInit or the kernel log alone shows, and so may a
@@ -141,7 +149,7 @@ def test_less_evidence_claims_no_more(lost: str, how: str) -> None:
 def of_base(path: Path) -> CheckReport:
     """A base by itself: what it is made of, without a case."""
     case = msgspec.structs.replace(load(path, is_base=True), id=path.stem)
-    return judge_scopes(read_scopes(build(case)), load_matrix(), tool="mopt-doctor test")
+    return judge_scopes(read_scopes(build(case)), tree_matrix(), tool="mopt-doctor test")
 
 
 def test_there_are_twenty_healthy_hosts_with_decoys() -> None:

@@ -19,8 +19,8 @@ from doctor.core.explain import ExplainReport
 from doctor.core.logline import plain
 from doctor.core.matrix import Matrix
 from doctor.core.rows.signature import SignatureRow
-from doctor.edition.load import load_matrix
 from doctor.evidence.logtext import of_bytes
+from tests.editions import tree_matrix
 
 CASES = yaml.safe_load(
     (Path(__file__).parent.parent / "data" / "cases-text.yaml").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ class Judged(NamedTuple):
 
 
 def judged(*, leave_one_out: bool = False) -> list[Judged]:
-    matrix = load_matrix()
+    matrix = tree_matrix()
     return [Judged(case, _explained(case, matrix, leave_one_out=leave_one_out)) for case in CASES]
 
 
