@@ -16,6 +16,9 @@ WORKERS := $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n : 8)))
 PYTEST := $(VENV)/bin/pytest -q -n $(WORKERS)
 SOURCES := $(shell find doctor optimize matrices playbooks -type f -not -name '*.pyc' -not -name edition.json 2>/dev/null)
 
+# ansible-lint brings ansible-core, black and more, 92 MB that nothing else here needs: an environment of its own.
+ANSIBLE_LINT := build/ansible-lint
+
 # Runs a command that is worth a look only when it fails.
 silent = echo "$(1)"; said=$$($(1) 2>&1) || { echo "$$said"; exit 1; }
 
@@ -66,10 +69,10 @@ lint: $(VENV)/.dev
 	$(PYTHON) -I docs/refresh.py --check
 
 .PHONY: test-tree
-test-tree: $(VENV)/.dev
+test-tree: $(VENV)/.dev $(ANSIBLE_LINT)/.installed
 	@mkdir -p $(REPORTS)
 	@echo "== the tree"
-	@$(PYTEST) -m "not wheel" --junitxml=$(REPORTS)/tree.xml
+	@MOPT_ANSIBLE=$(CURDIR)/$(ANSIBLE_LINT)/bin $(PYTEST) -m "not wheel" --junitxml=$(REPORTS)/tree.xml
 
 .PHONY: test-wheel
 test-wheel: dist/.built
@@ -117,10 +120,14 @@ LAB_PYTEST := $(LAB) run -- $(VENV)/bin/pytest -q -p no:cacheprovider tests/lab
 lab: lab-base
 	@$(LAB_PYTEST) $(ARGS)
 
-## make lab-slice  its part for each change: an Ubuntu and a Rocky, traps, failures (minutes)
+## make lab-slice  its part for each change: an Ubuntu and a Rocky, traps, failures (minutes). CORE='2.19 2.21' runs under both
+CORE := newest
+
 .PHONY: lab-slice
-lab-slice: lab-base
-	@$(LAB_PYTEST) -m slice $(ARGS)
+lab-slice: lab-deps
+	@mkdir -p $(REPORTS); rm -f $(REPORTS)/lab.xml
+	@$(LAB) base ubuntu-24.04 rocky-9 $(addprefix --core ,$(CORE))
+	@$(LAB_PYTEST) -m slice $(addprefix --core ,$(CORE)) --junitxml=$(REPORTS)/lab.xml $(ARGS)
 
 ## make lab-vm   a machine with a kernel of its own, Secure Boot on and off (minutes, emulated)
 .PHONY: lab-vm
@@ -139,6 +146,11 @@ lab-base: lab-deps
 docs: $(VENV)/.dev
 	$(PYTHON) -I docs/refresh.py
 
+## make planted  search servers whose knee and SLO rate are known, over 20 seeds (minutes). ARGS=4 for fewer
+.PHONY: planted
+planted: $(VENV)/.dev
+	@$(PYTHON) -m tests.optimize.planted $(ARGS)
+
 ## make clean    remove what was built; .venv stays
 .PHONY: clean
 clean:
@@ -154,6 +166,12 @@ $(PYTHON):
 $(VENV)/.doctor: pyproject.toml hatch_build.py | $(PYTHON)
 	@echo "installing mopt-doctor into $(VENV)" >&2
 	@$(PIP) -e .
+	@touch $@
+
+$(ANSIBLE_LINT)/.installed:
+	@echo "installing ansible-lint into $(ANSIBLE_LINT)" >&2
+	@.ci/make-venv $(ANSIBLE_LINT)
+	@$(ANSIBLE_LINT)/bin/python -m pip install --quiet --disable-pip-version-check 'ansible-lint>=25.1'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml hatch_build.py | $(PYTHON)

@@ -1,8 +1,8 @@
 """How long provisioning takes: a dry run, a first run and a repeat, on one and on eight lab hosts.
 
-`python benchmarks/provision.py [PLAN] [--hosts 1,8] [--core 2.21]`, as root; the hosts are the lab's.
-A row has tasks, what changed, wall time and CPU.
-CPU is that of the controller and all its children, the hosts' own not counted: they share this machine.
+`python benchmarks/provision.py [PLAN…] [--hosts 1,8] [--core 2.21] [--result FILE]`, as root, on lab hosts.
+A row has tasks, what changed, wall time, CPU and the load average before and after.
+CPU is that of the controller and all its children, not that of the hosts: they share this machine's cores.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import resource
 import sys
 import time
@@ -30,7 +31,7 @@ def measure(
     """One run of site.yml."""
     from tests.lab.controller import play
 
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    load, before, start = os.getloadavg()[0], resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     outcome = play(lab, plans, "site.yml", core=core, check=check, timeout_s=3600)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if outcome.code != 0:
@@ -40,10 +41,12 @@ def measure(
         "changed": sum(s["changed"] for s in outcome.stats.values()),
         "wall_s": round(time.monotonic() - start, 1),
         "controller_cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
+        "load_before": round(load, 1),
+        "load_after": round(os.getloadavg()[0], 1),
     }
 
 
-def bench(name: str, numbers: list[int], core: str) -> None:
+def bench(name: str, numbers: list[int], core: str) -> list[dict[str, Any]]:
     """Inside the lab: a row a number of hosts and kind of run."""
     from tests.lab.fakegpu.plant import MODELS
     from tests.lab.hosts import Lab
@@ -57,6 +60,7 @@ def bench(name: str, numbers: list[int], core: str) -> None:
     repositories = ensure_repositories([system])
     lab = Lab(repositories.authority)
     server = Server(repositories.folders, repositories.authority, BRIDGE_ADDRESS)
+    rows: list[dict[str, Any]] = []
     try:
         for number in numbers:
             hosts = [lab.host(f"b{number}-{i}", system, gpus=[card] * 2, boot=False) for i in range(number)]
@@ -70,12 +74,22 @@ def bench(name: str, numbers: list[int], core: str) -> None:
                     "run": kind,
                     **measure(lab, plans, core, check=check),
                 }
+                rows.append(row)
                 print(json.dumps(row), flush=True)
             for host in hosts:
                 lab.destroy(host)
     finally:
         server.close()
         lab.close()
+    return rows
+
+
+def keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    """The rows, and the machine that they were measured on; rows of other plans or numbers of hosts stay."""
+    old = json.loads(path.read_text())["rows"] if path.exists() else []
+    new = {tuple(row[k] for k in ("plan", "core", "hosts", "run")): row for row in [*old, *rows]}
+    machine = {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()}
+    path.write_text(json.dumps({"machine": machine, "rows": list(new.values())}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -83,20 +97,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument(
         "plan",
-        nargs="?",
-        default="ubuntu-24.04-h100-580-open",
-        help="a file of tests/data/vars, without .json",
+        nargs="*",
+        default=["ubuntu-24.04-h100-580-open"],
+        help="files of tests/data/vars, without .json",
     )
     parser.add_argument("--hosts", default="1,8")
     parser.add_argument("--core", default="2.21")
+    parser.add_argument("--result", type=Path, help="keep the rows in this file, too")
     asked = parser.parse_args()
     from tests.lab.namespace import enter, is_inside
 
     if is_inside():
-        return bench(asked.plan, [int(n) for n in asked.hosts.split(",")], asked.core)
+        for name in asked.plan:
+            rows = bench(name, [int(n) for n in asked.hosts.split(",")], asked.core)
+            if asked.result:
+                keep(asked.result, rows)
+        return None
     from tests.lab.__main__ import build
 
-    build(["-".join(asked.plan.split("-")[:2])])
+    build(sorted({"-".join(name.split("-")[:2]) for name in asked.plan}))
     os.environ["PYTHONPATH"] = str(TREE)
     return enter([sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]])
 

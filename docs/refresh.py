@@ -18,7 +18,7 @@ from doctor.edition.load import load_matrix
 from doctor.errors import EXIT_CODES
 from doctor.evidence.bundle import read_bundle
 from doctor.facts.read import read_host
-from doctor.report.pages import cause_page, finding_page
+from doctor.report.pages import cause_page, finding_page, page_of
 from doctor.report.text import render_check
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -54,7 +54,8 @@ def checks() -> str:
 
 def findings() -> str:
     """The page of every check, as `explain ID` prints it."""
-    return _pages(finding_page(check, load_matrix()) for check in CHECKS)
+    pages = (finding_page(check, load_matrix()) for check in CHECKS)
+    return _pages((*pages, page_of("internal.check_crashed", load_matrix())))
 
 
 def causes() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 __all__ = [
     "COMMAND_CODES",
     "EXIT_CODES",
+    "ApplyError",
     "ConfigError",
     "DoctorError",
     "EvidenceError",
@@ -16,8 +17,7 @@ __all__ = [
     "exit_code_table",
 ]
 
-#: code -> what it means to whoever reads it, whatever the command. 4 and 5 are kept for commands that change
-#: or measure a host; no command of this version does.
+#: code -> what it means to whoever reads it, whatever the command. 5 is kept for commands that measure a host.
 EXIT_CODES: dict[int, str] = {
     0: "ready, done, or a cause named",
     1: "not ready, or a conflict",
@@ -43,6 +43,23 @@ COMMAND_CODES: dict[str, dict[int, str]] = {
     "matrix diff": {0: "compared"},
     "matrix import": {0: "drafted, or nothing to draft", 3: "pip gave no answer"},
     "plan": {0: "a plan", 1: "a conflict, or refused", 3: "could not tell"},
+    "bench": {0: "measured, or the SLO is met", 3: "could not tell", 5: "the SLO is not met"},
+    "apply": {
+        0: "the host is as planned, or nothing was to be done",
+        1: "refused, or done and a finding that it was to cure stands",
+        3: "could not tell what the host is",
+        4: "failed (the message says unchanged, rolled back or half-way), or locked by another run",
+    },
+    "resume": {
+        0: "the host is as planned",
+        1: "done, and a finding that it was to cure stands",
+        4: "failed (the message says unchanged, rolled back or half-way), or locked by another run",
+    },
+    "rollback": {
+        0: "the host is as it was before the run",
+        4: "failed (the message says how the host is), or locked by another run",
+    },
+    "model": {0: "whole, and fits if that was asked", 1: "broken, or does not fit", 3: "could not tell"},
     "report": {0: "written"},
     "completion": {0: "printed"},
     "man": {0: "printed"},
@@ -89,6 +106,16 @@ class EvidenceError(DoctorError):
     """A bundle cannot be read: not a bundle, hostile, or damaged beyond use."""
 
     exit_code = 2
+
+
+class ApplyError(DoctorError):
+    """A change failed, or may not begin. `end`: it left the host `unchanged`, `rolled_back` or `half_way`."""
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, end: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(message, hints=hints)
+        self.end = end
 
 
 class ProbeError(DoctorError):

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _PROMISE = "It changes nothing on the host, and asks no network."
+_PROMISE_OF_BENCH = (
+    "It changes nothing on the host. It puts a load on the server that it is given, and asks nobody else."
+)
+_PROMISE_OF_CHANGE = "It changes the host, as the plan says, after it has asked; `--dry-run` changes nothing."
 _PROMISE_OF_IMPORT = "It changes nothing on the host. It asks the package index, as pip is set up to."
 
 
@@ -32,7 +36,10 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     adders = {"check": _add_check, "collect": _add_collect, "matrix": _add_matrix, "config": _add_config}
     adders |= {"explain": _add_explain}
-    adders |= {"plan": _add_plan, "report": _add_report, "completion": _add_shell}
+    adders |= {"plan": _add_plan, "apply": _add_apply, "resume": _add_resume, "rollback": _add_rollback}
+    adders |= {"work": _add_work, "report": _add_report, "completion": _add_shell}
+    adders |= {"bench": _add_bench}
+    adders |= {"model": _add_model}
     for name, add in adders.items():
         if only in (name, "") or only not in adders:
             add(commands)
@@ -40,7 +47,9 @@ def build_parser(only: str = "") -> argparse.ArgumentParser:
 
 
 def _epilog(command: str = "") -> str:
-    promise = _PROMISE_OF_IMPORT if command == "matrix import" else _PROMISE
+    promises = {"matrix import": _PROMISE_OF_IMPORT, "bench": _PROMISE_OF_BENCH}
+    promises |= dict.fromkeys(("apply", "resume", "rollback"), _PROMISE_OF_CHANGE)
+    promise = promises.get(command, _PROMISE)
     if command in ("", "matrix"):
         promise = f"{promise[:-1]}; `matrix import` alone asks the package index."
     return f"exit codes:\n{exit_code_table(command)}\n\n{promise}"
@@ -297,11 +306,22 @@ def _add_plan(commands: _Commands) -> None:  # type: ignore[valid-type]
     _add_target(one, has_json=False)
     one.add_argument(
         "--format",
-        choices=("text", "ansible-vars"),
+        choices=("text", "json", "ansible-vars"),
         default="text",
-        help="for people, or the variables of a playbook run (mopt.vars/1) (text)",
+        help="for people, the plan (mopt.plan/1), or the variables of a playbook run (mopt.vars/1) (text)",
     )
-    one.add_argument("-o", dest="output", metavar="FILE", help="write it to FILE")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the plan to FILE, for `apply`")
+    one.add_argument("--host", metavar="NAME", help="plan for this host of the inventory")
+    one.add_argument("-i", dest="inventory", metavar="INVENTORY", help="an Ansible inventory")
+    one.add_argument(
+        "--on-failure",
+        choices=("stop", "rollback"),
+        default="stop",
+        help="when a stage fails after the first change: stop there, or go back at once (stop)",
+    )
+    one.add_argument(
+        "--mirror-list", action="store_true", help="only the addresses and packages a closed site must bring"
+    )
     one.add_argument(
         "--origin",
         choices=("nvidia", "canonical", "airgap"),
@@ -333,6 +353,203 @@ def _add_plan(commands: _Commands) -> None:  # type: ignore[valid-type]
     one.add_argument("--index-url", metavar="URL", help="the package index for engine environments")
     one.add_argument("--extra-index-url", metavar="URL", help="another one beside it")
     one.add_argument("--wheelhouse", metavar="DIR", help="a folder of wheels on the host instead of an index")
+    one.add_argument(
+        "--engine-lock",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="every package of an engine's environment at one version, with hashes",
+    )
+
+
+def _add_bench(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "bench", "load an OpenAI-compatible endpoint and say what it gave", "bench:run")
+    one.add_argument(
+        "url", metavar="URL", help="http://host:8000, with /v1 or the endpoint; unix:///run/x.sock"
+    )
+    one.add_argument("--model", metavar="NAME", help="as the server names it (the only one that it has)")
+    endpoints = ("chat", "completions", "embeddings")
+    one.add_argument("--endpoint", choices=endpoints, help="chat, completions or embeddings (chat)")
+    _add_load(one)
+    _add_prompts(one)
+    one.add_argument(
+        "--slo",
+        metavar="TERMS",
+        help="limits for each request, and for what share: ttft=500ms,tpot=50ms,share=99%%",
+    )
+    one.add_argument("--search", action="store_true", help="find the highest rate that meets the SLO")
+    budget = "of the search: seconds=600,requests=50000,tokens=50000000"
+    one.add_argument("--budget", default="", metavar="TERMS", help=budget)
+    one.add_argument("--state", metavar="FILE", help="keep the search here, and go on from there")
+    one.add_argument("--api-key-env", metavar="NAME", help="the variable with the key (MOPT_API_KEY)")
+    one.add_argument("--api-key-file", metavar="FILE", help="the file with the key; - is stdin")
+    one.add_argument("--ca", metavar="FILE", help="trust these authorities, too (PEM)")
+    one.add_argument("--timeout", metavar="S", help="seconds for one request (900)")
+    one.add_argument(
+        "--processes", type=int, default=0, metavar="N", help="measuring processes (as the load needs)"
+    )
+    one.add_argument(
+        "--no-calibrate", action="store_true", help="do not measure the client's own error first"
+    )
+    one.add_argument(
+        "--format", choices=("text", "json", "ndjson"), default="text", help="ndjson: each request (text)"
+    )
+    one.add_argument("--json", action="store_true", help="the same as --format json (mopt.load/1)")
+    one.add_argument(
+        "-o", dest="output", metavar="FILE", help="write the report to FILE as JSON, or in --format"
+    )
+    one.add_argument("--samples", metavar="FILE", help="write each request to FILE (NDJSON)")
+    one.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _add_look(one)
+
+
+def _add_load(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--rate", metavar="R", help="requests a second, or R1-R2 for a ramp: they do not wait")
+    one.add_argument(
+        "--arrivals", choices=("poisson", "constant"), default="poisson", help="with --rate (poisson)"
+    )
+    one.add_argument("--burstiness", metavar="K", help="with --rate: gaps of gamma shape K, bursts below 1")
+    one.add_argument(
+        "--concurrency", type=int, default=0, metavar="N", help="so many at once, one after the other (8)"
+    )
+    one.add_argument("--trace", metavar="FILE", help="NDJSON lines: timestamp, input_length, output_length")
+    one.add_argument("--duration", metavar="S", help="seconds (30)")
+    one.add_argument("--requests", type=int, default=0, metavar="N", help="end after so many")
+    one.add_argument("--seed", type=int, metavar="N", help="the same load again (random; the report has it)")
+
+
+def _add_prompts(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--prompt-tokens", default="512", metavar="N|A-B", help="length of prompts (512)")
+    one.add_argument("--output-tokens", default="128", metavar="N|A-B", help="length of answers (128)")
+    one.add_argument("--prompt", choices=("words", "ids"), help="text, or token ids (ids for completions)")
+    one.add_argument("--vocabulary", type=int, default=10_000, metavar="N", help="ids stay below N (10000)")
+    one.add_argument("--let-stop", action="store_true", help="let answers end by themselves: no ignore_eos")
+    one.add_argument("--no-stream", action="store_true", help="whole answers: no TTFT, no ITL")
+    one.add_argument("--extra-body", metavar="JSON", help="more fields for each request")
+
+
+def _add_run_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--yes", action="store_true", help="do not ask")
+    one.add_argument(
+        "--format",
+        choices=("text", "jsonl"),
+        default="text",
+        help="progress for people, or the journal's entries as they come (text)",
+    )
+    one.add_argument(
+        "--no-watch", action="store_true", help="start the run and end; `mopt-doctor resume RUN` watches it"
+    )
+    one.add_argument(
+        "-e",
+        dest="variable_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the site's own variables (YAML or JSON): drain hooks, proxies (repeatable)",
+    )
+    one.add_argument("--timeout", metavar="S", help="seconds for one collection (15)")
+    _add_look(one)
+
+
+def _add_apply(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "apply", "carry out a plan, step by step, in a run of its own", "apply:apply")
+    one.add_argument("plan", metavar="PLAN", help="what `plan -o` wrote")
+    one.add_argument("--dry-run", action="store_true", help="Ansible's check mode: nothing is changed")
+    _add_overlay(one)
+    _add_run_options(one)
+
+
+def _add_resume(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "resume", "go on with a run that was interrupted, or watch it", "apply:resume")
+    one.add_argument("name", nargs="?", metavar="RUN", help="its name; without it the runs are listed")
+    _add_run_options(one)
+
+
+def _add_rollback(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(commands, "rollback", "bring a host back to what it was before a run", "apply:rollback")
+    one.add_argument("name", metavar="RUN", help="its name")
+    _add_run_options(one)
+
+
+def _add_work(commands: _Commands) -> None:  # type: ignore[valid-type]
+    """The detached run itself; `apply` and the unit after a reboot start it, and no help lists it."""
+    one = commands.add_parser("work", allow_abbrev=False)  # type: ignore[attr-defined]
+    one.set_defaults(run=_later("apply:work"))
+    one.add_argument("folder")
+    one.add_argument("--resume", action="store_true")
+
+
+def _add_model(commands: _Commands) -> None:  # type: ignore[valid-type]
+    one = _command(
+        commands,
+        "model",
+        "say what a model is, whether its files are whole, and whether it fits",
+        "model:run",
+    )
+    one.add_argument(
+        "path", metavar="PATH", help="the folder of a model; or its config.json or a file of weights alone"
+    )
+    one.add_argument(
+        "--gpu", action="append", default=[], metavar="NAME", help="H200, 10de:2335, L4x2 (this host's)"
+    )
+    one.add_argument("--from", dest="bundle", metavar="FILE", help="the GPUs of that host: as of `check`")
+    one.add_argument(
+        "--context", type=int, metavar="N", help="tokens of a sequence (what the model was made for)"
+    )
+    one.add_argument("--concurrency", type=int, metavar="N", help="so many sequences at once (1)")
+    one.add_argument(
+        "--kv-dtype",
+        choices=("bfloat16", "float16", "fp8", "nvfp4"),
+        help="of the KV cache (the model's own)",
+    )
+    one.add_argument(
+        "--digest", action="store_true", help="the SHA-256 of each file, those known from before not again"
+    )
+    _add_model_plan(one)
+    one.add_argument("--format", choices=("text", "json"), default="text", help="text or json (text)")
+    one.add_argument("--json", action="store_true", help="the same as --format json (mopt.model/1)")
+    one.add_argument("-o", dest="output", metavar="FILE", help="write the answer to FILE, as JSON")
+    one.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    _add_overlay(one)
+    _add_look(one)
+
+
+def _add_model_plan(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--plan",
+        action="store_true",
+        help="plan how to serve it: engine, split, limits and the command, each with its why; with the options below",
+    )
+    one.add_argument(
+        "--gpus", type=int, metavar="N", help="so many GPUs of the kind (all that are named or here)"
+    )
+    one.add_argument(
+        "--prompt-tokens", metavar="N", help="length of prompts: 512, 128-2048, or several, 128,512,2048"
+    )
+    one.add_argument("--output-tokens", metavar="N", help="length of answers, likewise")
+    one.add_argument("--rate", type=float, metavar="R", help="requests a second (or --concurrency)")
+    one.add_argument("--think-s", type=float, metavar="S", help="seconds that each user waits between requests (0)")
+    one.add_argument("--slo-ttft-ms", type=float, metavar="MS", help="promised time to the first token")
+    one.add_argument("--slo-tpot-ms", type=float, metavar="MS", help="promised time of each token after it")
+    one.add_argument(
+        "--engine", metavar="NAME", help="vllm, tensorrt-llm, tensorrt; vllm==0.33.0 (newest that serves)"
+    )
+    one.add_argument(
+        "--quantization", metavar="Q", help="convert the weights while they are loaded: fp8 (never)"
+    )
+    one.add_argument(
+        "--memory-fraction", type=float, metavar="F", help="share of the device (the engine's own)"
+    )
+    one.add_argument(
+        "--beside", action="append", default=[], metavar="PATH", help="a model on the same GPU (repeatable)"
+    )
+    one.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a value of config.json that you mean to change: is told what that does (repeatable)",
+    )
 
 
 def _add_why(inner: _Commands) -> None:  # type: ignore[valid-type]

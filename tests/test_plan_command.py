@@ -176,3 +176,34 @@ def test_every_recorded_host_is_planned_refused_or_told_why_not(plan) -> None:
             assert code == (1 if document.mopt_refusals else 0), folder.name
         else:
             assert err, folder.name
+
+
+L40S = ("--gpu", "L40Sx2", "--os", "ubuntu-24.04", "--kernel", "6.8.0-60-generic")
+VLLM = ("--goal", "driver==580.126.20,kernel-modules==open,vllm==0.33.0")
+
+
+def test_a_lock_of_an_engine_goes_into_the_variables(plan, tmp_path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text(f"# by uv\nvllm==0.33.0 \\\n    --hash=sha256:{'a' * 64}\n")
+    code, out, err = plan(*L40S, *VLLM, "--format", "ansible-vars", "--engine-lock", str(lock))
+    assert (code, err) == (0, "")
+    stage = next(one for one in json.loads(out)["mopt_stages"] if one["id"] == "engine")
+    assert stage["environments"][0]["requirements"] == f"vllm==0.33.0 --hash=sha256:{'a' * 64}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot be read"),
+        ("vllm==0.33.0\n", "no hash"),
+        (f"--index-url https://elsewhere.example\nvllm==0.33.0 --hash=sha256:{'a' * 64}\n", "an option"),
+        (f"vllm==0.32.0 --hash=sha256:{'a' * 64}\n", "has vllm 0.32.0, the plan 0.33.0"),
+    ],
+)
+def test_what_is_no_lock_of_the_plan_is_a_usage_error(plan, tmp_path, text, words) -> None:
+    lock = tmp_path / "lock.txt"
+    if text is not None:
+        lock.write_text(text)
+    code, _out, err = plan(*L40S, *VLLM, "--format", "ansible-vars", "--engine-lock", str(lock))
+    assert code == 2
+    assert words in " ".join(err.split())

@@ -117,7 +117,11 @@ def _cases(evidence: Evidence | None, matrix: Matrix) -> tuple[Case, ...]:
         return ()
     from doctor.facts.read import read_scopes  # 25 ms of CPU: the parsers, which a page does not need
 
-    return tuple(Case(host=host, matrix=matrix) for host in read_scopes(evidence))
+    hosts = read_scopes(evidence)
+    # An environment is judged on the machine beside it.
+    return tuple(
+        Case(host=host, matrix=matrix, others=tuple(h for h in hosts if h is not host)) for host in hosts
+    )
 
 
 def _pasted(data: bytes) -> Evidence | None:

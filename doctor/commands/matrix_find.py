@@ -61,6 +61,12 @@ _BY_NAME: dict[str, tuple[_Named, ...]] = {
     "relation": (_Named("relations", lambda row: (row.id, *row.when, *row.requires, *row.same_version)),),
     "hardware": (_Named("hardware", lambda row: (row.component,)),),
     "command": (_Named("commands", lambda row: (row.command, row.component)),),
+    "grammar": (
+        _Named("engine_grammars", lambda row: (row.command, row.component)),
+        _Named("engine_flags", lambda row: (row.flag, row.command, row.component)),
+        _Named("engine_batches", lambda row: (row.component,)),
+        _Named("engine_dtypes", lambda row: (row.dtype, row.component)),
+    ),
     "component": (_Named("components", lambda row: (row.component, row.package)),),
     "stack": (_Named("stacks", lambda row: (row.id, *row.components)),),
 }

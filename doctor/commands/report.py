@@ -14,6 +14,8 @@ from doctor.config import Settings, load_settings
 from doctor.core.explain import ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import Host
+from doctor.core.load import LoadReport
+from doctor.core.model_report import ModelReport
 from doctor.core.stack import StackReport, WhyReport
 from doctor.errors import EvidenceError, UsageError
 from doctor.report.forms import CHECK_FORMS, write_check
@@ -75,13 +77,22 @@ def _rendered(document: Document, form: str, settings: Settings, *, verbose: boo
             if form == "text"
             else write_check(document, form)
         )
+    if isinstance(document, LoadReport) and form == "html":
+        from doctor.report.load_html import to_load_html
+
+        return to_load_html(document)
     if form != "text":
+        more = ", and `html`" if isinstance(document, LoadReport) else ""
         known = ", ".join(f"`{name}`" for name in CHECK_FORMS)
         raise UsageError(
-            f"a {msgspec.to_builtins(document).get('schema', 'document')} has the forms `text` and `json`",
+            f"a {_schema(document)} has the forms `text` and `json`{more}",
             hints=(f"{known} are forms of a check",),
         )
     return _other_text(document, settings).encode()
+
+
+def _schema(document: Document) -> str:
+    return str(msgspec.to_builtins(document).get("schema", "document"))
 
 
 def _check_text(report: CheckReport, settings: Settings, *, verbose: bool) -> bytes:
@@ -96,7 +107,9 @@ def _check_text(report: CheckReport, settings: Settings, *, verbose: bool) -> by
     ).encode()
 
 
-def _other_text(document: ExplainReport | Host | StackReport | WhyReport, settings: Settings) -> str:
+def _other_text(
+    document: ExplainReport | Host | LoadReport | ModelReport | StackReport | WhyReport, settings: Settings
+) -> str:
     if isinstance(document, ExplainReport):
         from doctor.report.explain_text import render_explain
 
@@ -107,6 +120,14 @@ def _other_text(document: ExplainReport | Host | StackReport | WhyReport, settin
         return render_host(
             document, width=_TEXT_WIDTH, colour=settings.colour, ascii_only=settings.ascii_only
         )
+    if isinstance(document, LoadReport):
+        from doctor.report.load_text import render_load
+
+        return render_load(document, colour=settings.colour, ascii_only=settings.ascii_only)
+    if isinstance(document, ModelReport):
+        from doctor.report.model_text import render_model
+
+        return render_model(document, colour=settings.colour, ascii_only=settings.ascii_only)
     from doctor.report.stack_text import render_stack, render_why
 
     return render_stack(document) if isinstance(document, StackReport) else render_why(document)

@@ -14,10 +14,19 @@ import msgspec
 
 from doctor.core.check import Case
 from doctor.core.claims import Claimed, evaluate
+from doctor.core.claims.engine import OF_ENVIRONMENTS
 from doctor.core.finding import Cause, Finding, Remedy
 from doctor.core.matrix import CauseRow, RemedyRow
 
-__all__ = ["LAYERS", "denials", "name_causes", "remedy_of", "ruling", "rulings_of"]
+__all__ = [
+    "LAYERS",
+    "denials",
+    "is_of_environments",
+    "name_causes",
+    "remedy_of",
+    "ruling",
+    "rulings_of",
+]
 
 #: From what lies deepest to what rests on it; decides between causes that explain equally much.
 LAYERS = (
@@ -121,10 +130,20 @@ def rulings_of(case: Case) -> dict[str, Ruling]:
     return {row.id: ruling(row, claims) for row in case.matrix.edition.causes if row.when}
 
 
+def is_of_environments(row: CauseRow) -> bool:
+    """Whether a cause lies inside an environment and nowhere else: its claims are untold of a host."""
+    return bool(row.when) and all(name.removeprefix("not ") in OF_ENVIRONMENTS for name in row.when)
+
+
 def denials(row: CauseRow, case: Case) -> tuple[str, ...]:
     """What speaks against a row that does not hold, as sentences."""
     claims = _Ledger(case)
-    said = [f"not so: {name.replace('_', ' ')}" for name in row.when if claims[name].holds is False]
+    told = [(name.replace("_", " "), claims[name]) for name in row.when]
+    said = [
+        f"not so: {words}" + (f": {claim.because}" if claim.because else "")
+        for words, claim in told
+        if claim.holds is False
+    ]
     said += [
         claims[name].because or name.replace("_", " ")
         for name in (*row.ruled_out_by, *row.yields_to)

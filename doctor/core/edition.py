@@ -20,10 +20,12 @@ from doctor.core.rows.engine import (
     QuantizationMethod,
     QuantizationSupport,
 )
+from doctor.core.rows.flag import EngineBatch, EngineDtype, EngineFlag, EngineGrammar
 from doctor.core.rows.folklore import FolkloreRow
 from doctor.core.rows.hardware import Architecture, Chip, GpuRow, Product
 from doctor.core.rows.install import ForeignPackage, PackageFamily, PackageSet, PackageVersions, RepositoryRow
 from doctor.core.rows.package import AnsibleLine, Component, HardwareSupport, Release, ToolRelease
+from doctor.core.rows.published import PublishedModel
 from doctor.core.rows.relation import Advisory, ReferenceStack, Relation
 from doctor.core.rows.signature import SignatureRow, Suspect
 from doctor.core.rows.speed import GpuSpeed, SpeedRange
@@ -64,6 +66,11 @@ TABLES: dict[str, type[Row]] = {
     "kv_cache": KvCacheDtype,
     "names": NameRow,
     "commands": CommandRow,
+    "engine_grammars": EngineGrammar,
+    "engine_flags": EngineFlag,
+    "engine_batches": EngineBatch,
+    "engine_dtypes": EngineDtype,
+    "published": PublishedModel,
     "speeds": GpuSpeed,
     "speed_ranges": SpeedRange,
     "owners": DriverOwner,
@@ -128,6 +135,11 @@ class Edition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kv_cache: tuple[KvCacheDtype, ...] = ()
     names: tuple[NameRow, ...] = ()
     commands: tuple[CommandRow, ...] = ()
+    engine_grammars: tuple[EngineGrammar, ...] = ()
+    engine_flags: tuple[EngineFlag, ...] = ()
+    engine_batches: tuple[EngineBatch, ...] = ()
+    engine_dtypes: tuple[EngineDtype, ...] = ()
+    published: tuple[PublishedModel, ...] = ()
     speeds: tuple[GpuSpeed, ...] = ()
     speed_ranges: tuple[SpeedRange, ...] = ()
     owners: tuple[DriverOwner, ...] = ()

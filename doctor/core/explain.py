@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from doctor.core.causes import LAYERS, Ruling, denials, remedy_of, rulings_of
+from doctor.core.causes import LAYERS, Ruling, denials, is_of_environments, remedy_of, rulings_of
 from doctor.core.check import Case
 from doctor.core.finding import Remedy
 from doctor.core.matrix import CauseRow, Matrix
@@ -48,6 +48,9 @@ _GENERAL = 0.6
 #: Below this share of the first cause another one is noise.
 _SHARE_MIN = 0.3
 _MATCHED_MAX = 8
+#: What no environment that was looked into has comes behind what a text usually means.
+_DOUBTED = 0.4
+_DOUBTS_MAX = 6
 _TEXT_MAX = 400
 
 HEALTHY = "healthy"
@@ -205,10 +208,13 @@ def explain(  # noqa: PLR0913 - a report is made of these
     for cause, evidence in found.items():
         row = matrix.cause(cause)
         against = standing.get(cause)
-        if row is not None and against is not None and against.holds is False:
-            ruled_out.append(_ruled_out(row, cases))
+        denied = row if against is not None and against.holds is False else None
+        if denied and not is_of_environments(denied):
+            ruled_out.append(_ruled_out(denied, cases))
             continue
         named = _named(cause, row, evidence, against, counts or {})
+        if denied:
+            named = _doubted(named, denied, cases)
         ranked.append(_refined(named, closer[cause]) if cause in closer else named)
     ranked += _of_host_alone(found, cases, matrix)
     causes = _shortened(ranked)
@@ -263,20 +269,48 @@ def _add_facts_of_text(found: dict[str, _Evidence], cases: Sequence[Case], matri
 
 
 def _standing(cases: Sequence[Case]) -> dict[str, Ruling]:
-    """Each cause as it stands on the host: where it holds in some scope, there; where in none, nowhere."""
+    """Each cause as it stands on the host: where it holds in some scope, there; where in none, nowhere.
+
+    Of what can only be wrong inside an environment those that were looked into speak, and nobody else.
+    """
     found: dict[str, Ruling] = {}
     order = {True: 0, None: 1, False: 2}
+    has_environments = any(_is_environment(case) for case in cases)
     for case in cases:
         for cause, ruling in rulings_of(case).items():
+            if has_environments and is_of_environments(ruling.row) and not _is_environment(case):
+                continue
             known = found.get(cause)
             if known is None or order[ruling.holds] < order[known.holds]:
                 found[cause] = ruling
     return found
 
 
+def _is_environment(case: Case) -> bool:
+    return case.host.scope.startswith("venv:")
+
+
 def _ruled_out(row: CauseRow, cases: Sequence[Case]) -> RuledOut:
     because = tuple(dict.fromkeys(text for case in cases[:1] for text in denials(row, case)))
     return RuledOut(id=row.id, title=row.title, because=because)
+
+
+def _doubted(named: Named, row: CauseRow, cases: Sequence[Case]) -> Named:
+    """What a text usually means, and no environment that was looked into has; one elsewhere may.
+
+    A text that says it by itself stands: a program met it, whatever the files of its environment tell.
+    """
+    if named.score >= _STRONG:
+        return named
+    inside = [case for case in cases if _is_environment(case)]
+    said = (f"{case.host.scope}: {text}" for case in inside for text in denials(row, case))
+    decides = ("in which environment it was said", *dict.fromkeys(said))[:_DOUBTS_MAX]
+    return msgspec.structs.replace(
+        named,
+        confidence="possible",
+        score=min(named.score, _DOUBTED),
+        deciding_facts=(*decides, *row.deciding_facts),
+    )
 
 
 # --- naming ---------------------------------------------------------------------------------------

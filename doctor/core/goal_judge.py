@@ -17,8 +17,8 @@ from doctor.core.resolve import Resolution, ask
 from doctor.core.rows.site import RuleKind, SiteRule
 from doctor.core.site import breaks
 from doctor.core.solve.universe import Universe
-from doctor.core.target import Target
-from doctor.core.target_host import target_of
+from doctor.core.target import Target, system_of
+from doctor.core.target_host import PACKAGED, target_of
 from doctor.core.versions import Version
 from doctor.errors import UsageError
 
@@ -29,6 +29,8 @@ _NOT_INSTALLED = ("os", "kernel", "glibc", "cuda-repo", "secure-boot", "vgpu-hos
 _OF_DRIVER = ("driver", "kernel-modules")
 #: Drivers that come with another system, and have numbers of their own.
 _NOT_OURS = ("windows", "jetpack")
+#: Components that evidence of a host tells of, so that one nobody told is not known.
+_ON_HOST = (*_OF_DRIVER, "cuda-toolkit", "os", "kernel", *PACKAGED)
 _REASONS_MAX = 3
 _LINKS_MAX = 12
 
@@ -151,8 +153,10 @@ def _is_read(host: Host, name: str) -> bool:
     if name in ("driver", "kernel-modules"):
         facts = (host.driver.kernel_version, host.driver.userspace_version)
         return all(isinstance(fact, Absent) and fact.reason == "not_installed" for fact in facts)
-    if name == "cuda-toolkit":
-        return known(host.cuda.toolkits) is not None
+    read = {"cuda-toolkit": host.cuda.toolkits, "os": host.system.os, "kernel": host.kernel.release}
+    if name in read:
+        fact = read[name]
+        return not isinstance(fact, Absent) or fact.reason == "not_installed"
     return known(host.packages) is not None
 
 
@@ -169,20 +173,35 @@ def judge_rules(case: Case) -> Iterator[Outcome]:
     universe = Universe(case.matrix)
     try:
         target = target_of(case.matrix, case.host)
-        there = {term.component: term.spec[2:] for term in target.have}
     except UsageError as error:
         yield unknown(f"what is installed could not be made out: {error.message}", critical=False)
         return
+    there = _installed(case, target)
     for overlay in case.matrix.overlays:
         for kind, rule in overlay.rules:
             if kind == "mirror" or (rule.component in _OF_DRIVER and target.driver_kind in _NOT_OURS):
                 continue
-            for scope, raw in _places(case, rule.component, there):
+            places = tuple(_places(case, rule.component, there))
+            if not places and rule.component in _ON_HOST and not _is_read(case.host, rule.component):
+                yield unknown(
+                    f"which {rule.component} is here was not read",
+                    subject=rule.component,
+                    wanted=_wanted(kind, rule),
+                )
+            for scope, raw in places:
                 where = "" if scope == "host" else f" in {scope}"
                 if breaks(universe, kind, rule, raw):
                     yield _broken(kind, rule, overlay.name, f"{raw}{where}")
                 else:
                     yield passed(f"{rule.component} {raw}{where}", subject=rule.component)
+
+
+def _installed(case: Case, target: Target) -> dict[str, str]:
+    """What of the host a rule may be about, by component: its system and kernel, and what is installed."""
+    system = system_of(case.matrix, target.os) if target.os else None
+    machine = {"os": system.system if system else target.os, "kernel": target.kernel}
+    have = {term.component: term.spec[2:] for term in target.have}
+    return {name: raw for name, raw in {**machine, **have}.items() if raw}
 
 
 def _places(case: Case, component: str, there: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -198,11 +217,14 @@ def _places(case: Case, component: str, there: dict[str, str]) -> Iterator[tuple
 
 
 def _broken(kind: RuleKind, rule: SiteRule, name: str, version: str) -> Outcome:
-    listed = " or ".join(rule.versions)
     found = f"{rule.component} {version} {rule_words(kind, rule, name)}"
-    wanted = listed if kind == "pin" else f"none of {listed}"
     why = (f"{rule.reason} (overlay {rule.overlay}) [{'; '.join(rule.source)}]",)
-    return failed(found, subject=rule.component, wanted=f"{rule.component} {wanted}", why=why)
+    return failed(found, subject=rule.component, wanted=_wanted(kind, rule), why=why)
+
+
+def _wanted(kind: RuleKind, rule: SiteRule) -> str:
+    listed = " or ".join(rule.versions)
+    return f"{rule.component} {listed if kind == 'pin' else f'none of {listed}'}"
 
 
 # --- environments ---------------------------------------------------------------------------------

@@ -459,8 +459,8 @@ class Gpu(Value, frozen=True, kw_only=True):
     clock_sm_mhz: int | None = None
     clock_sm_max_mhz: int | None = None
     clock_memory_mhz: int | None = None
-    clock_limits: tuple[str, ...] = ()
-    """Reasons that limit the clocks now: `gpu_idle`, `sw_power_cap`, `hw_thermal_slowdown`, …"""
+    clock_limits: tuple[str, ...] | None = None
+    """Reasons that limit the clocks now: `gpu_idle`, `sw_power_cap`, `hw_thermal_slowdown`; empty: none."""
     performance_state: str | None = None
     mig_mode: bool | None = None
     mig_mode_pending: bool | None = None

@@ -58,6 +58,12 @@ class ToolkitConfig(Value, frozen=True, kw_only=True):
     """`auto`, `legacy`, `cdi`, `csv`."""
     no_cgroups: bool | None = None
     ldconfig: str | None = None
+    """The program that writes a container's library cache: `@/sbin/ldconfig`; without `@` the image's own."""
+    ldconfig_there: tuple[str, ...] | None = None
+    """Of the program with `@` and its other name (with or without `.real`) those that are on this host;
+    None: nobody looked."""
+    allows_ldconfig_of_image: bool | None = None
+    """The feature `allow-ldconfig-from-container`."""
     root: str | None = None
     """Where the driver lies: `/run/nvidia/driver` under the GPU Operator."""
     swarm_resource: str | None = None

@@ -26,6 +26,7 @@ __all__ = [
     "Refusal",
     "Repository",
     "Services",
+    "Sign",
     "Stage",
     "StageId",
     "Stream",
@@ -183,6 +184,8 @@ class ContainerRuntime(_Value, frozen=True, kw_only=True):
     engine: Literal["docker", "containerd", "podman", "crio"]
     mode: Literal["runtime", "cdi"]
     config: str
+    drop_in: str = ""
+    """A file of its own for what is added, where the engine reads such; `config` is what is there already."""
     unit: str = ""
     set_default: bool = False
 
@@ -196,7 +199,7 @@ class EngineEnvironment(_Value, frozen=True, kw_only=True):
     python: str
     path: str
     requirements: str
-    """Hashed requirements, or the one pinned requirement where no lock is at hand."""
+    """Each with its hashes where a lock was given; else the one pin, and the host records the rest."""
     index_url: str = ""
     extra_index_url: str = ""
     wheelhouse: str = ""
@@ -254,6 +257,20 @@ class Refusal(_Value, frozen=True, kw_only=True):
     way_out: str = ""
 
 
+class Sign(_Value, frozen=True, kw_only=True):
+    """What on a host stops every change there. Preflight looks for it: the plan may rest on a name alone."""
+
+    kind: Literal["path", "kernel", "package", "unowned", "vgpu_guest"]
+    subjects: tuple[str, ...] = ()
+    """By kind: globs of paths that are there; words in the kernel's release; globs of package names, with `!`
+    in front what is none of them; globs of files that no package owns; nothing for `vgpu_guest`."""
+    versions: tuple[str, ...] = ()
+    """Globs of versions, for packages of which the name alone does not tell."""
+    vendors: tuple[str, ...] = ()
+    """Words in the vendor or maintainer, likewise."""
+    refusal: Refusal
+
+
 class Stage(_Value, frozen=True, kw_only=True):
     """What one stage does, act by act; an empty list does nothing."""
 
@@ -305,5 +322,6 @@ class Variables(_Value, frozen=True, kw_only=True):
     mopt_plan: PlanHead
     mopt_target: TargetHost
     mopt_refusals: tuple[Refusal, ...] = ()
+    mopt_signs: tuple[Sign, ...] = ()
     mopt_capsule: CapsuleSpec = CapsuleSpec()
     mopt_stages: tuple[Stage, ...] = ()

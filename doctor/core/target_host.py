@@ -11,7 +11,7 @@ from doctor.core.matrix import Matrix
 from doctor.core.target import Target, make_target
 from doctor.core.versions import Deb, Dotted, Rpm
 
-__all__ = ["target_of"]
+__all__ = ["PACKAGED", "target_of"]
 
 #: Packages whose upstream version is that of a component, by the beginning of their names.
 _PACKAGES = (
@@ -26,6 +26,8 @@ _PACKAGES = (
     ("dcgm", re.compile(r"datacenter-gpu-manager(?:-4-core|-\d)?$")),
     ("cuda-compat", re.compile(r"cuda-compat-\d+-\d+$")),
 )
+#: Components that a host's packages tell of.
+PACKAGED = tuple(component for component, _ in _PACKAGES)
 
 
 def target_of(matrix: Matrix, host: Host, *, hold: tuple[str, ...] = ()) -> Target:

@@ -21,6 +21,7 @@ __all__ = ["exact_pin", "judge_packages", "judge_set", "meets", "series"]
 _OF_A_COMPONENT = (
     *("releases", "tools", "hardware", "advisories", "models", "quantization", "quantization_gates"),
     *("quantization_support", "kv_cache", "names", "commands"),
+    *("engine_grammars", "engine_flags", "engine_batches", "engine_dtypes"),
 )
 
 #: Fields that hold a set of versions of the row's own component.
@@ -289,7 +290,7 @@ def _judge_sampled(tables: Tables, faults: Faults) -> None:
     known: dict[str, set[str]] = {}
     for located in tables["releases"]:
         known.setdefault(located.row.component, set()).add(located.row.version.raw)
-    for section in ("models", "quantization", "kv_cache"):
+    for section in ("models", "quantization", "kv_cache", "engine_flags", "engine_batches", "engine_dtypes"):
         for located in tables[section]:
             row = located.row
             first, last = row.first, getattr(row, "last", None)

@@ -13,6 +13,7 @@ from doctor.core.edition import TABLES, Edition, layout
 from doctor.core.rows.base import Confidence, Row
 from doctor.edition.contradictions import judge_contradictions
 from doctor.edition.digest import digest
+from doctor.edition.flag_relations import judge_flags
 from doctor.edition.folklore_relations import judge_folklore
 from doctor.edition.install_relations import judge_install
 from doctor.edition.package_relations import judge_packages
@@ -43,6 +44,7 @@ _FILES: dict[str, tuple[str, ...]] = {
     "cuda.yaml": ("toolkits", "rules"),
     "drivers.yaml": ("branches", "rules"),
     "driver_bugs.yaml": ("driver_bugs",),
+    "engine_flags.yaml": ("engine_grammars", "engine_flags", "engine_batches", "engine_dtypes"),
     "engines.yaml": (
         *("hardware", "models", "quantization", "quantization_gates", "quantization_support", "kv_cache"),
         "rules",
@@ -66,6 +68,7 @@ _FILES: dict[str, tuple[str, ...]] = {
     "signatures_engine.yaml": ("signatures",),
     "signatures_kernel.yaml": ("signatures",),
     "signatures_provision.yaml": ("signatures",),
+    "published_models.yaml": ("published",),
     "speeds.yaml": ("speeds", "speed_ranges", "rules"),
     "systems.yaml": ("systems", "rules"),
     "tensorrt.yaml": ("releases", "rules"),
@@ -134,6 +137,7 @@ def judge_tables(tables: Tables, as_of: str, faults: Faults) -> None:
     judge_systems(tables, as_of, faults)
     judge_install(tables, faults)
     judge_folklore(tables, faults)
+    judge_flags(tables, faults)
     judge_signatures(tables, faults)
     judge_contradictions(tables, faults)
 

@@ -36,6 +36,8 @@ def judge_systems(tables: Tables, as_of: str, faults: Faults) -> None:
         _judge_name(located, faults)
     for located in tables["speeds"]:
         _judge_speed(located, tables, faults)
+    for located in tables["published"]:
+        _judge_published(located, faults)
     for located in tables["speed_ranges"]:
         _judge_range(located, faults)
 
@@ -165,6 +167,19 @@ def _judge_sheet(located: Located[Any], tables: Tables, faults: Faults) -> None:
             theirs = getattr(product, field, None)
             if theirs and abs(getattr(row, field) / theirs - 1) > slack:
                 faults.add(located.at(field), f"`{device_id}` has {theirs:g} in `products`")
+
+
+def _judge_published(located: Located[Any], faults: Faults) -> None:
+    """Numbers that no model has: heads that do not divide, sizes and bases of nothing."""
+    row = located.row
+    if row.heads and row.kv_heads and row.heads % row.kv_heads:
+        faults.add(located.at("kv_heads"), f"{row.heads} heads are no multiple of {row.kv_heads}")
+    for field in ("hidden_size", "layers", "vocab_size", "parameters"):
+        value = getattr(row, field)
+        if value is not None and value < 1:
+            faults.add(located.at(field), f"{value} is no size")
+    if any(theta < 1 for theta in row.rope_thetas) or any(tokens < 1 for tokens in row.contexts):
+        faults.add(located.at("rope_thetas"), "bases and contexts are positive")
 
 
 def _judge_range(located: Located[Any], faults: Faults) -> None:

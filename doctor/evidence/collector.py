@@ -151,6 +151,7 @@ TABLE = (
         "NVIDIA Container Toolkit"),
     Row("stat:/usr/bin/{nvidia-container-runtime.legacy,nvidia-ctk,nvidia-cdi-hook}", "NVIDIA Container Toolkit"),
     Row("file:/{etc,usr/local/nvidia/toolkit/.config}/nvidia-container-runtime/config.toml", "NVIDIA Container Toolkit"),
+    Row("stat:/{sbin,usr/sbin}/{ldconfig,ldconfig.real}", "what the NVIDIA Container Toolkit writes caches with"),
     Row("file:/{etc,run}/cdi/*", "devices for containers (CDI)", cap=MIB),
     Row("stat:<cdipath>", "is there what the CDI specifications name"),
     Row("stat:/dev/char/195:*", "links without which systemd takes GPUs from containers"),

@@ -100,12 +100,22 @@ def _toolkit_config(evidence: Evidence) -> Fact[ToolkitConfig]:
         mode=toml.text(runtime, "mode"),
         no_cgroups=toml.flag(cli, "no-cgroups"),
         ldconfig=toml.text(cli, "ldconfig"),
+        ldconfig_there=_ldconfig_there(evidence, toml.text(cli, "ldconfig") or ""),
+        allows_ldconfig_of_image=toml.flag("features", "allow-ldconfig-from-container"),
         root=toml.text(cli, "root"),
         swarm_resource=toml.text("swarm-resource"),
         debug=toml.text(runtime, "debug") or toml.text(cli, "debug"),
         fault=toml.fault,
     )
     return Known(value=value, origin=reading.origin)
+
+
+def _ldconfig_there(evidence: Evidence, value: str) -> tuple[str, ...] | None:
+    if not value.startswith("@"):
+        return None
+    plain = value[1:].removesuffix(".real")
+    said = {path: is_present(evidence, path) for path in (plain, f"{plain}.real")}
+    return None if None in said.values() else tuple(path for path, answer in said.items() if answer)
 
 
 def _hook(evidence: Evidence) -> Fact[bool]:

@@ -20,10 +20,10 @@ _ALIASES = {"idle": "gpu_idle", "display_clocks_setting": "display_clock_setting
 _PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_")
 
 
-def limits_of_mask(mask: int | None) -> tuple[str, ...]:
-    """Names of the set bits, lowest first; a bit that is not known keeps its number."""
+def limits_of_mask(mask: int | None) -> tuple[str, ...] | None:
+    """Names of the set bits, lowest first; a bit that is not known keeps its number. None: not told."""
     if mask is None or mask < 0:
-        return ()
+        return None
     return tuple(
         _BITS.get(1 << bit, f"unknown_{1 << bit:#x}") for bit in range(mask.bit_length()) if mask >> bit & 1
     )

@@ -28,14 +28,16 @@ def read_owners(evidence: Evidence) -> dict[str, str]:
 def _by_dpkg(reading: Reading) -> dict[str, str]:
     argv = reading.item.argv if reading.item is not None else ()
     owners = {word: "" for word in argv if word.startswith("/")}
-    # Packages of hosts with a merged /usr may list a file under its old name.
-    asked = {path.removeprefix("/usr"): path for path in owners}
+    # With a merged /usr a file has two names: it may be listed under the old one, and be asked about by both.
+    asked: dict[str, list[str]] = {}
+    for path in owners:
+        asked.setdefault(path.removeprefix("/usr"), []).append(path)
     for line in reading.text.splitlines():
         row = _DPKG.fullmatch(line.strip())
         if row is not None and not line.startswith("diversion "):
             package = row.group(1).split(",")[0].partition(":")[0]
             path = row.group(2)
-            owners[asked.get(path.removeprefix("/usr"), path)] = package
+            owners |= dict.fromkeys(asked.get(path.removeprefix("/usr"), [path]), package)
     return owners
 
 

@@ -305,6 +305,9 @@ def _clocks(node: Node) -> dict[str, Any]:
     reasons = node.child("clocks_event_reasons") or node.child("clocks_throttle_reasons")
     # As text, two reasons stand below `HW Slowdown`, whose parts they are.
     nested = [r for part in reasons.children for r in (part, *part.children)] if reasons is not None else []
+    # Where the platform does not tell (`N/A`), no reason is said to be there or not.
+    is_told = any(r.text in ("Active", "Not Active") for r in nested)
+    limits = tuple(limit_of_label(r.name) for r in nested if r.text == "Active")
     return {
         "temperature_c": whole(_text(node, "temperature", "gpu_temp")),
         "temperature_slowdown_c": whole(_text(node, "temperature", "gpu_temp_slow_threshold")),
@@ -312,7 +315,7 @@ def _clocks(node: Node) -> dict[str, Any]:
         "clock_sm_mhz": whole(_text(node, "clocks", "sm_clock")),
         "clock_sm_max_mhz": whole(_text(node, "max_clocks", "sm_clock")),
         "clock_memory_mhz": whole(_text(node, "clocks", "mem_clock")),
-        "clock_limits": tuple(limit_of_label(r.name) for r in nested if r.text == "Active"),
+        "clock_limits": limits if is_told else None,
     }
 
 

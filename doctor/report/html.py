@@ -6,11 +6,14 @@ No script, no outside resource; it follows the reader's dark or light setting, a
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from html import escape as html_escape
+from collections.abc import Iterator, Sequence
 
 from doctor.core.finding import AREAS, Cause, CheckReport, Finding, Remedy
-from doctor.report.escape import escape
+from doctor.report.document import document
+from doctor.report.document import listed as _list
+from doctor.report.document import pairs as _pairs
+from doctor.report.document import prose as _prose
+from doctor.report.document import text as _t
 
 __all__ = ["to_html"]
 
@@ -29,45 +32,18 @@ _COSTS = {
 }
 
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-
-
 def to_html(report: CheckReport) -> bytes:
     """A whole document in UTF-8. What evidence brought in is text there, never markup."""
     title = f"{_VERDICTS[report.verdict]}: {report.host.hostname or 'this host'}"
-    parts = [
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        f"<title>{_t(title)}</title><style>{_style()}</style></head><body>",
+    parts = (
         *_banner(report),
         *_causes("Causes", report.causes, "fail"),
         *_causes("Advice", report.advice, "warn"),
         *_findings(report),
         *_host(report),
         *_foot(report),
-        "</body></html>",
-    ]
-    return "\n".join(parts).encode() + b"\n"
-
-
-def _style() -> str:
-    """The style sheet, which lies beside this module."""
-    with open(f"{__file__.rpartition('/')[0]}/page.css", encoding="utf-8") as file:  # noqa: PTH123
-        return file.read()
-
-
-def _t(text: object) -> str:
-    """Text for element or attribute; characters that steer or hide are written out."""
-    return html_escape(escape(str(text)))
-
-
-def _prose(text: str) -> str:
-    """The same, with what stands in backticks as code, and a capital at the start."""
-    pieces = (text[:1].upper() + text[1:]).split("`")
-    if len(pieces) % 2 == 0:  # an odd backtick is only a backtick
-        return _t("`".join(pieces))
-    return "".join(f"<code>{_t(p)}</code>" if n % 2 else _t(p) for n, p in enumerate(pieces))
+    )
+    return document(title, parts)
 
 
 def _paint(verdict: str) -> str:
@@ -139,12 +115,6 @@ def _causes(heading: str, causes: Sequence[Cause], paint: str) -> Iterator[str]:
     yield "</section>"
 
 
-def _list(heading: str, texts: Iterable[str]) -> Iterator[str]:
-    rows = "".join(f"<li>{_prose(text)}</li>" for text in texts)
-    if rows:
-        yield f"<p>{heading}:</p><ul>{rows}</ul>"
-
-
 def _remedy(remedy: Remedy | None) -> Iterator[str]:
     if remedy is None:
         return
@@ -158,10 +128,6 @@ def _remedy(remedy: Remedy | None) -> Iterator[str]:
         "Undo": remedy.undo,
     }
     yield _pairs(rows)
-
-
-def _pairs(rows: dict[str, str]) -> str:
-    return "<dl>" + "".join(f"<dt>{_t(k)}</dt><dd>{_prose(v)}</dd>" for k, v in rows.items() if v) + "</dl>"
 
 
 def _findings(report: CheckReport) -> Iterator[str]:

@@ -67,6 +67,10 @@ class Page:
             lines[0] = " " * indent + self._painted(head.rstrip(), paint) + lines[0][len(start) :]
         self._lines += lines
 
+    def line(self, text: str) -> None:
+        """A line as it is, spaces and all: a row of a table."""
+        self._lines.append(escape(_shortened(text)).replace("\n", " ").rstrip())
+
     def label(self, label: str, text: str, *, indent: int = 2) -> None:
         """A text behind a short word, in a column of its own; nothing when the text is empty."""
         if text:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from doctor.core.lower import Ground
+from doctor.core.plan import Plan
 from doctor.core.stages import Refusal, Stage, Transaction, Variables
 from doctor.report.escape import escape_line
 
-__all__ = ["render_plan"]
+__all__ = ["render_mirrors", "render_plan"]
 
 _WIDTH = 80
 _REBOOTS = {
@@ -20,8 +21,11 @@ _REBOOTS = {
 }
 
 
-def render_plan(ground: Ground, variables: Variables) -> str:
-    """The plan of a host, as far as the facts say what is there now."""
+def render_plan(ground: Ground, variables: Variables, whole: Plan | None = None) -> str:
+    """The plan of a host, as far as the facts say what is there now.
+
+    With the whole plan, first what to know before consent: what it cures, what it stops, how long.
+    """
     plan, target = variables.mopt_plan, variables.mopt_target
     gpus = [f"{k.count} x {k.name}" if k.count > 1 else k.name for k in ground.target.gpus]
     kernel = f"kernel {target.kernel}" if target.kernel else ""
@@ -32,7 +36,12 @@ def render_plan(ground: Ground, variables: Variables) -> str:
         for refusal in variables.mopt_refusals:
             lines += _refusal(refusal)
         return "\n".join(lines).rstrip() + "\n"
-    lines += [*_para(f"PLAN {plan.id} (matrix {plan.matrix}, origin {ground.choices.origin})"), ""]
+    name = whole.id if whole else plan.id
+    lines += [*_para(f"PLAN {name} (matrix {plan.matrix}, origin {ground.choices.origin})"), ""]
+    if whole is not None and whole.is_empty:
+        return "\n".join([*lines, *_para("nothing to do: the host is as planned")]) + "\n"
+    if whole is not None:
+        lines += [*_meaning(whole), ""]
     if ground.installed is None:
         lines += [
             *_para("note: the packages of this machine were not read, so nothing is known to be there"),
@@ -44,6 +53,53 @@ def render_plan(ground: Ground, variables: Variables) -> str:
         lines += [*stage, ""]
     lines += _end(ground, variables)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _meaning(plan: Plan) -> Iterator[str]:
+    """What it means for the host and for those who use it."""
+    yield from _para(f"check says now: {plan.verdict.replace('_', ' ')}", "  ", "    ")
+    for one in plan.promises:
+        yield from _para(f"cures {one.finding} ({one.stage}): {one.found}", "  ", "    ")
+    stopped = list(dict.fromkeys(unit for step in plan.steps for unit in step.stops))
+    if stopped:
+        yield from _para(f"stops for a while: {', '.join(stopped)}", "  ", "    ")
+    for user in plan.gpu_users:
+        yield from _para(f"must end first, and is ended by nobody: {user}", "  ", "    ")
+    yield from _para(_NEEDS[plan.reboot], "  ", "    ")
+    if plan.downtime_s[1]:
+        least, most = (max(1, round(s / 60)) for s in plan.downtime_s)
+        yield from _para(f"GPUs are away for an estimated {least} to {most} minutes", "  ", "    ")
+    yield from _para(_UNDO[plan.undo], "  ", "    ")
+    if plan.on_failure == "rollback":
+        yield from _para("a stage that fails after the first change is undone at once", "  ", "    ")
+
+
+_NEEDS = {
+    "no": "no reboot",
+    "yes": "one reboot",
+    "if_needed": "a reboot, if the loaded module is then not the installed one",
+}
+_UNDO = {
+    "exact": "undo: exact, by `mopt-doctor rollback`",
+    "decided_by_capsule": "undo: exact if the package files of now can still be had; the run says so"
+    " before the first change",
+}
+
+
+def render_mirrors(variables: Variables) -> str:
+    """Every address that the stages ask, and every package that they install, one a line."""
+    lines: list[str] = []
+    for stage in variables.mopt_stages:
+        for one in stage.repositories:
+            lines += [f"repository {one.id} {uri}" for uri in one.uris]
+            if one.key is not None and one.key.url:
+                lines.append(f"key {one.key.url} {one.key.fingerprint}")
+        for transaction in stage.packages:
+            lines += [f"package {p.name} {p.version or 'newest'}" for p in transaction.install]
+        for environment in stage.environments:
+            lines += [f"index {url}" for url in (environment.index_url, environment.extra_index_url) if url]
+            lines += [f"requirement {text}" for text in environment.requirements.splitlines() if text]
+    return "\n".join(escape_line(line) for line in dict.fromkeys(lines)) + "\n"
 
 
 def _end(ground: Ground, variables: Variables) -> list[str]:

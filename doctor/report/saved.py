@@ -9,6 +9,8 @@ import msgspec
 from doctor.core.explain import EXPLAIN_SCHEMA, ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
+from doctor.core.load import LOAD_SCHEMA, LoadReport
+from doctor.core.model_report import MODEL_SCHEMA, ModelReport
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
 from doctor.core.versions import SCHEMES, Version
 from doctor.errors import EvidenceError
@@ -17,7 +19,7 @@ __all__ = ["Document", "from_json"]
 
 CHECK_SCHEMA = "mopt.check/1"
 
-Document = CheckReport | ExplainReport | Host | StackReport | WhyReport
+Document = CheckReport | ExplainReport | Host | LoadReport | ModelReport | StackReport | WhyReport
 
 #: Saved values by the schema that they name.
 _DOCUMENTS: dict[str, type[Any]] = {
@@ -26,6 +28,8 @@ _DOCUMENTS: dict[str, type[Any]] = {
     STACK_SCHEMA: StackReport,
     WHY_SCHEMA: WhyReport,
     EXPLAIN_SCHEMA: ExplainReport,
+    MODEL_SCHEMA: ModelReport,
+    LOAD_SCHEMA: LoadReport,
 }
 
 

@@ -13,6 +13,9 @@ from doctor.core.evidence import EVIDENCE_SCHEMA, Meta
 from doctor.core.explain import EXPLAIN_SCHEMA, ExplainReport
 from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
+from doctor.core.load import LOAD_SCHEMA, LoadReport
+from doctor.core.model_report import MODEL_SCHEMA, ModelReport
+from doctor.core.serving import PLAN_SCHEMA, ServingPlan
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
 from doctor.core.stages import VARIABLES_SCHEMA, Variables
 from doctor.core.versions import Version
@@ -31,6 +34,9 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     EXPLAIN_SCHEMA: ExplainReport,
     DIFF_SCHEMA: MatrixDiff,
     VARIABLES_SCHEMA: Variables,
+    PLAN_SCHEMA: ServingPlan,
+    MODEL_SCHEMA: ModelReport,
+    LOAD_SCHEMA: LoadReport,
 }
 
 _FOLDER = Path(__file__).resolve().parent.parent / "schemas"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from doctor.core.causes import is_of_environments
 from doctor.core.check import Case
 from doctor.core.explain import ExplainReport, explain
 from doctor.core.logline import log_lines
 from doctor.core.signatures import find_hits
+from doctor.core.versions import Dotted
 from doctor.edition.load import load_matrix
 
+from .environments import scoped
 from .hosts import gpu, healthy
 
 MATRIX = load_matrix()
@@ -169,3 +172,57 @@ def test_no_remedy_switches_a_protection_off():
         assert "setenforce 0" not in words
         assert "--no-gpg-check" not in words
         assert "disable-validation" not in words
+
+
+# --- environments ---------------------------------------------------------------------------------
+
+NO_KERNEL_IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+
+
+def beside(*environments) -> tuple[Case, ...]:
+    """The healthy machine and environments on it, each judged on that machine."""
+    hosts = (healthy(), *environments)
+    return tuple(
+        Case(host=host, matrix=MATRIX, others=tuple(h for h in hosts if h is not host)) for host in hosts
+    )
+
+
+def test_a_torch_that_has_the_code_is_not_said_to_lack_it():
+    """The host itself has no torch to speak of: its environments say what is in them."""
+    report = said(NO_KERNEL_IMAGE, cases=beside(scoped()))
+    (out,) = [named for named in report.causes if named.id == "torch.arch_not_in_build"]
+    # Another environment, in an image that nobody looked into, may lack it all the same.
+    assert out.confidence == "possible"
+    assert out.deciding_facts[0] == "in which environment it was said"
+    assert out.deciding_facts[1].startswith(
+        "venv:/opt/vllm: not so: torch without kernels: torch 2.13.0+cu130 has code"
+    )
+
+
+def test_what_a_program_says_by_itself_outranks_what_its_files_tell():
+    text = "RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist"
+    assert ids(text, cases=beside(scoped()))[0] == "vllm.jit_nvcc_missing"
+
+
+def test_one_environment_that_lacks_it_is_enough():
+    old = scoped("venv:/opt/old", torch="2.6.0+cu124", torch_cuda=Dotted("12.4"), packages={"torch": "2.6.0"})
+    cards = Case(
+        host=gpu(gpu(healthy(), compute_capability="12.0"), 1, compute_capability="12.0"), matrix=MATRIX
+    )
+    hosts = (cards.host, scoped(), old)
+    cases = tuple(Case(host=h, matrix=MATRIX, others=tuple(o for o in hosts if o is not h)) for h in hosts)
+    named = {one.id: one for one in said(NO_KERNEL_IMAGE, cases=cases).causes}
+    assert named["torch.arch_not_in_build"].confidence == "strong"
+
+
+def test_without_an_environment_nobody_can_say():
+    named = {one.id: one for one in said(NO_KERNEL_IMAGE, cases=on(healthy())).causes}
+    assert named["torch.arch_not_in_build"].confidence == "likely"
+
+
+def test_what_a_host_can_have_as_well_is_not_left_to_environments():
+    """A toolkit that is newer than the driver is a fault of the host, whatever environments hold."""
+    rows = {row.id: row for row in MATRIX.edition.causes}
+    assert is_of_environments(rows["torch.arch_not_in_build"])
+    assert not is_of_environments(rows["cuda.driver_too_old_for_runtime"])
+    assert not is_of_environments(rows["driver.userspace_kernel_mismatch"])

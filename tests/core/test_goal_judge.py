@@ -17,6 +17,7 @@ from doctor.core.matrix import Matrix
 from doctor.core.rows.site import Overlay, SiteRule
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
+    NOT_THERE,
     devices,
     healthy,
     in_container,
@@ -180,6 +181,8 @@ RULES: dict[str, tuple[tuple[Any, ...], str]] = {
     "inside of it": (("pin", "driver", "==570.*", "==580.*"), "pass"),
     "a mirror says nothing of what is there": (("mirror", "driver", "==595.*"), "skip"),
     "nothing of it is there": (("forbid", "dcgm", "*"), "skip"),
+    "the kernel is forbidden": (("forbid", "kernel", "==6.8.*"), "fail"),
+    "outside of the system's pin": (("pin", "os", "==rocky-9"), "fail"),
 }
 
 
@@ -194,6 +197,32 @@ def test_rules_of_a_site(name: str) -> None:
     if status == "fail":
         assert [cause.id for cause in report.causes] == ["policy.site_rule_broken"]
         assert "ticket 4711" in finding.why[0]
+
+
+@pytest.mark.parametrize(
+    ("component", "facts"),
+    [
+        ("driver", ["driver.kernel_version", "driver.userspace_version", "kernel.installed"]),
+        ("kernel", ["kernel.release"]),
+        ("os", ["system.os"]),
+        ("container-toolkit", ["packages"]),
+        ("cuda-toolkit", ["cuda.toolkits"]),
+    ],
+)
+def test_a_rule_about_what_nobody_read_is_not_said_to_be_kept(component: str, facts: list[str]) -> None:
+    rules = site("forbid", component, "==1.0")
+    (finding,) = of(
+        judged(without(healthy(), facts, "denied"), "present", site=rules), "system.site_rules"
+    ).values()
+    assert (finding.status, finding.subject) == ("unknown", component)
+    assert finding.found == f"which {component} is here was not read"
+    assert finding.wanted == f"{component} none of ==1.0"
+
+
+def test_a_rule_about_what_is_not_there_is_kept() -> None:
+    rules = site("forbid", "cuda-toolkit", "==13.*")
+    host = put(healthy(), "cuda.toolkits", NOT_THERE)
+    assert of(judged(host, "present", site=rules), "system.site_rules")[""].status == "skip"
 
 
 def test_rules_reach_into_environments() -> None:

@@ -8,6 +8,7 @@ import pytest
 from doctor.core.host import Absent
 from doctor.core.host_container import ContainerEngine, Kubernetes
 from doctor.core.lower import Choices, lower
+from doctor.core.lower.pins import pins_of
 from doctor.errors import UsageError
 from tests.core.hosts import having, put
 from tests.core.lowering import (
@@ -53,6 +54,76 @@ def test_podman_takes_cdi_and_no_old_specification() -> None:
     container = stage(variables("rocky-9-h100-580-stack"), "container")
     assert [(one.engine, one.mode) for one in container.containers] == [("podman", "cdi")]
     assert {entry.path: entry.state for entry in container.files}["/etc/cdi/nvidia.yaml"] == "absent"
+
+
+def test_before_1_18_nothing_writes_the_file_at_a_boot() -> None:
+    question = Question("rocky-9", "H100x8", f"{OPEN_580},container-toolkit==1.17.8", ("podman==5.0",))
+    container = stage(lower(ground_of(question)), "container")
+    assert [one.config for one in container.containers] == ["/etc/cdi/nvidia.yaml"]
+    assert "/etc/cdi/nvidia.yaml" not in {entry.path for entry in container.files}
+    assert container.services.enable == ()
+    newer = stage(variables("rocky-9-h100-580-stack"), "container")
+    assert [one.config for one in newer.containers] == ["/var/run/cdi/nvidia.yaml"]
+    assert newer.services.enable == ("nvidia-cdi-refresh",)
+
+
+def test_what_is_written_beside_an_engines_own_file_is_undone_too() -> None:
+    have = ("containerd==2.1", "cri-o==1.31")
+    document = lower(ground_of(Question("rocky-9", "H100x8", f"{OPEN_580},container-toolkit==1.20.0", have)))
+    written = {one.engine: (one.config, one.drop_in) for one in stage(document, "container").containers}
+    assert written == {
+        "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
+        "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
+    }
+    assert {path for pair in written.values() for path in pair} <= set(document.mopt_capsule.files)
+
+
+@pytest.mark.parametrize(("have", "is_refreshed"), [("podman==5.4", True), ("docker==27.0", False)])
+def test_a_new_driver_makes_podmans_file_anew(have: str, is_refreshed: bool) -> None:
+    """The toolkit is neither asked for nor changed."""
+    question = Question("rocky-9", "H100x8", OPEN_580, ("container-toolkit==1.20.0", have))
+    container = stage(lower(ground_of(question)), "container")
+    assert container.packages == ()
+    assert [one.engine for one in container.containers] == (["podman"] if is_refreshed else [])
+
+
+LOCK = f"vllm==0.33.0 --hash=sha256:{'a' * 64}\n"
+
+
+def test_a_lock_takes_the_place_of_the_pin() -> None:
+    question = ground("ubuntu-24.04-l40s-580-vllm")
+    locks = {"lock.txt": pins_of(LOCK, "lock.txt")}
+    (one,) = stage(lower(with_host(question, question.host, engine_locks=locks)), "engine").environments
+    assert one.requirements == LOCK
+
+
+def test_a_lock_of_no_engine_of_the_plan_is_refused() -> None:
+    question = ground("ubuntu-24.04-l40s-580-vllm")
+    locks = {"lock.txt": pins_of(LOCK.replace("vllm", "sglang"), "lock.txt")}
+    with pytest.raises(UsageError, match="none of the plan's engines: vllm"):
+        lower(with_host(question, question.host, engine_locks=locks))
+
+
+def test_an_environment_is_part_of_what_is_undone() -> None:
+    document = variables("ubuntu-24.04-l40s-580-vllm")
+    (one,) = stage(document, "engine").environments
+    assert {one.path, one.descriptor} <= set(document.mopt_capsule.files)
+
+
+def test_preflight_gets_the_signs_of_its_system_alone() -> None:
+    for name, kind in ((UBUNTU, "~gpu"), (ROCKY, "akmod")):
+        signs = variables(name).mopt_signs
+        words = " ".join(word for one in signs for word in (*one.subjects, *one.versions))
+        assert kind in words
+        assert ("akmod" in words) is (name == ROCKY)
+        assert {"plan.dgx_os", "plan.jetson", "plan.foreign_driver", "driver.mixed_install_sources"} <= {
+            one.refusal.cause for one in signs
+        }
+        assert all(ground(name).matrix.cause(one.refusal.cause) for one in signs)
+    without = lower(
+        ground_of(Question("rocky-9", "H100x8", "container-toolkit==1.20.0", ("driver==580.126.20",)))
+    )
+    assert "unowned" not in {one.kind for one in without.mopt_signs}
 
 
 def test_an_engine_has_an_environment_of_its_own() -> None:

@@ -303,6 +303,51 @@ MORE = {
 - id: a-rule
   fact: A sentence.
 {A_PAGE}""",
+    "engine_flags.yaml": f"""\
+{HEAD}engine_grammars:
+- component: vllm
+  command: vllm serve
+  style: apart
+  positional: MODEL
+  read: ["0.32.0", "0.33.0"]
+{A_PAGE}engine_flags:
+- component: vllm
+  command: vllm serve
+  flag: "--gpu-memory-utilization"
+  kind: float
+  first: "0.32.0"
+  last: "0.32.0"
+  default: "0.9"
+  minimum: 0
+  maximum: 1
+{A_PAGE}- component: vllm
+  command: vllm serve
+  flag: "--gpu-memory-utilization"
+  kind: float
+  first: "0.33.0"
+  last: "0.33.0"
+{A_PAGE}- component: vllm
+  command: vllm serve
+  flag: "--runner"
+  kind: choice
+  choices: [auto, pooling]
+  default: auto
+  first: "0.32.0"
+  last: "0.33.0"
+{A_PAGE}engine_batches:
+- component: vllm
+  first: "0.32.0"
+  last: "0.33.0"
+  min_memory_gib: 70
+  max_num_batched_tokens: 8192
+  max_num_seqs: 1024
+{A_PAGE}engine_dtypes:
+- component: vllm
+  dtype: bfloat16
+  first: "0.32.0"
+  last: "0.33.0"
+  min_compute_capability: "8.0"
+{A_PAGE}""",
     "advisories.yaml": f"""\
 {HEAD}advisories:
 - id: 1-data-center
@@ -383,6 +428,17 @@ MORE = {
   causes: [{{cause: driver.not_loaded, weight: 60}}]
   positive: ["smi cannot communicate with the driver"]
   negative: ["smi communicates with the driver"]
+{A_PAGE}""",
+    "published_models.yaml": f"""\
+{HEAD}published:
+- model: Some/Model
+  model_type: llama
+  hidden_size: 64
+  layers: 2
+  heads: 4
+  kv_heads: 2
+  contexts: [512]
+  rope_thetas: [10000]
 {A_PAGE}""",
     "speeds.yaml": f"""\
 {HEAD}speeds:

@@ -63,6 +63,30 @@ def test_the_toolkits_configuration():
     assert config.debug == "/var/log/nvidia-container-runtime.log"
 
 
+REAL, PLAIN = "/sbin/ldconfig.real", "/sbin/ldconfig"
+
+
+@pytest.mark.parametrize(
+    ("stats", "there"),
+    [
+        ({PLAIN: {}, REAL: None}, (PLAIN,)),
+        ({PLAIN: {}, REAL: {}}, (PLAIN, REAL)),
+        ({PLAIN: None, REAL: None}, ()),
+        ({PLAIN: {}}, None),
+        ({}, None),
+    ],
+)
+def test_the_ldconfig_that_it_names_is_looked_for_by_both_names(stats, there):
+    assert read({PATH: CONFIG}, stats=stats).toolkit_config.value.ldconfig_there == there
+
+
+def test_an_ldconfig_of_the_image_is_looked_for_nowhere():
+    text = CONFIG.replace("@/sbin/ldconfig.real", PLAIN)
+    text += "\n[features]\nallow-ldconfig-from-container = true\n"
+    config = read({PATH: text}, stats={PLAIN: {}, REAL: None}).toolkit_config.value
+    assert (config.ldconfig_there, config.allows_ldconfig_of_image) == (None, True)
+
+
 def test_the_configuration_that_the_operator_brings():
     path = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
     text = '[nvidia-container-cli]\nroot = "/run/nvidia/driver"\n[nvidia-container-runtime]\nmode = "cdi"\n'

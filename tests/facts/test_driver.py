@@ -270,6 +270,24 @@ NOT_OWNED = f"file {LIB}/libnvidia-ml.so.580.95.05 is not owned by any package\n
             ["libcuda1", None],
         ),
         (
+            # Merged /usr: the loader's directories name each file twice, dpkg knows it under one name.
+            {
+                (
+                    "dpkg",
+                    "-S",
+                    f"{LIB}/libcuda.so.580.95.05",
+                    f"{LIB}/libnvidia-ml.so.580.95.05",
+                    "/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+                    "/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05",
+                ): (
+                    1,
+                    f"libnvidia-compute-580:amd64: {LIB}/libcuda.so.580.95.05\n"
+                    "libnvidia-compute-580:amd64: /lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05\n",
+                )
+            },
+            ["libnvidia-compute-580", "libnvidia-compute-580"],
+        ),
+        (
             {
                 (
                     "rpm",

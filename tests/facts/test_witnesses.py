@@ -160,7 +160,7 @@ def test_limits_of_mask():
         "display_clock_setting",
     )
     assert limits_of_mask(0x400) == ("unknown_0x400",)
-    assert limits_of_mask(0) == limits_of_mask(None) == limits_of_mask(-1) == ()
+    assert (limits_of_mask(0), limits_of_mask(None), limits_of_mask(-1)) == ((), None, None)
 
 
 # --- nvidia-smi
@@ -247,6 +247,16 @@ XML = (
 
 def smi(text: str | bytes, rc: int = 0, err: str = ""):
     return read_smi(evidence(commands={SMI: (rc, text, err)}))
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"), [("Not Active", ()), ("Active", ("sw_power_cap",)), ("N/A", None), ("", None)]
+)
+def test_reasons_that_limit_clocks_are_none_or_not_told(said, limits):
+    """A platform that answers `N/A` does not say that nothing limits the clocks."""
+    told = "<clocks_throttle_reason_sw_power_cap>Active</clocks_throttle_reason_sw_power_cap>"
+    text = XML.replace(told, told.replace(">Active<", f">{said}<") if said else "")
+    assert smi(text).value.gpus[1].clock_limits == limits
 
 
 def test_xml():

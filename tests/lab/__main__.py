@@ -20,7 +20,13 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     deps = commands.add_parser("deps", help="install the Debian packages that the lab needs")
     deps.add_argument("group", nargs="*", default=["hosts"], choices=[*DEPENDENCIES])
-    commands.add_parser("base", help="build what is kept: userland, layers, keys, repositories")
+    base = commands.add_parser(
+        "base", help="build what is kept: userland, layers, keys, repositories, controllers"
+    )
+    base.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of {', '.join(SYSTEMS)}; all without")
+    base.add_argument(
+        "--core", action="append", help="ansible-core of the controllers; `newest` that this machine can run"
+    )
     inside = commands.add_parser("run", help="run a command in namespaces of its own")
     inside.add_argument("argv", nargs=argparse.REMAINDER)
     up = commands.add_parser("up", help="boot hosts and open a shell beside them")
@@ -41,7 +47,10 @@ def main() -> int:
     if asked.command == "deps":
         ensure_dependencies(*asked.group)
     elif asked.command == "base":
-        build(SYSTEMS)
+        unknown = set(asked.systems) - set(SYSTEMS)
+        if unknown:
+            parser.error(f"no system of the lab: {', '.join(sorted(unknown))}")
+        build(asked.systems or SYSTEMS, asked.core)
     elif asked.command == "run":
         enter([a for i, a in enumerate(asked.argv) if (i, a) != (0, "--")])
     elif not is_inside():
@@ -54,9 +63,9 @@ def main() -> int:
     return 0
 
 
-def build(systems: Sequence[str]) -> None:
+def build(systems: Sequence[str], cores: Sequence[str] | None = None) -> None:
     """Outside, where the package registry answers."""
-    from tests.lab.controller import CONTROLLERS, ensure_controller
+    from tests.lab.controller import CONTROLLERS, default_core, ensure_controller
     from tests.lab.personality import ensure_layer
     from tests.lab.repository import ensure_repositories
 
@@ -65,8 +74,8 @@ def build(systems: Sequence[str]) -> None:
     for system in systems:
         ensure_layer(system)
     ensure_repositories(systems)
-    for core in CONTROLLERS:
-        ensure_controller(core)
+    for core in cores or CONTROLLERS:
+        ensure_controller(default_core() if core == "newest" else core)
 
 
 if __name__ == "__main__":

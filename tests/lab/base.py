@@ -6,9 +6,11 @@ layer of its own on top.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +18,20 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from tests.lab.places import CACHE, LAB, SUITE
 
-__all__ = ["DEPENDENCIES", "ensure_base", "ensure_dependencies", "locked", "once", "run"]
+__all__ = [
+    "DEPENDENCIES",
+    "ensure_base",
+    "ensure_dependencies",
+    "locked",
+    "once",
+    "prune",
+    "require_root",
+    "run",
+]
 
 #: Debian packages that a machine needs to run the lab, and what `make lab-vm` wants besides.
 DEPENDENCIES = {
@@ -55,29 +67,93 @@ def run(*argv: str | Path, check: bool = True, **how: object) -> subprocess.Comp
     return done
 
 
+#: What this process took or made: kept by a shared lock for as long as it lives, so that nobody prunes it away.
+_in_use: dict[str, int] = {}
+
+
+def _acquired(name: str, how: int) -> TextIO:
+    """An open lock file; whoever waited for one that was pruned meanwhile takes the next."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    path = CACHE / f"{name}.lock"
+    while True:
+        handle = path.open("a")
+        try:
+            fcntl.flock(handle, how)
+            if path.exists() and os.fstat(handle.fileno()).st_ino == path.stat().st_ino:
+                return handle
+        except OSError:
+            handle.close()
+            raise
+        handle.close()
+
+
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Two sessions that want the same thing built: the second waits and finds it done."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    """One session at a time."""
+    with _acquired(name, fcntl.LOCK_EX):
         yield
 
 
 @contextmanager
 def once(target: Path) -> Iterator[Path | None]:
-    """A folder to be filled, or None when it is there already; half-made ones are never seen."""
-    with locked(target.name):
-        if (target / ".complete").exists():
+    """A folder to be filled, or None when it is there already; half-made ones are never seen.
+
+    Two sessions that want the same thing built: the second waits and finds it done. What older sources made is
+    pruned when something new is.
+    """
+    if target.name in _in_use:
+        yield None
+        return
+    with _acquired(target.name, fcntl.LOCK_SH) as handle:
+        if _is_complete(target):
+            _keep(target, handle)
             yield None
             return
-        part = target.with_name(target.name + ".part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        yield part
-        (part / ".complete").touch()
-        shutil.rmtree(target, ignore_errors=True)
-        part.rename(target)
+    with _acquired(target.name, fcntl.LOCK_EX) as handle:
+        if _is_complete(target):
+            yield None
+        else:
+            part = target.with_name(target.name + ".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            yield part
+            (part / ".complete").touch()
+            shutil.rmtree(target, ignore_errors=True)
+            part.rename(target)
+        _keep(target, handle)
+    prune(target.name)
+
+
+def _is_complete(target: Path) -> bool:
+    return (target / ".complete").exists()
+
+
+def _keep(target: Path, handle: TextIO) -> None:
+    """Nobody takes it away while this process lives; the order of pruning is that of use."""
+    (target / ".complete").touch()
+    _in_use[target.name] = os.dup(handle.fileno())
+    # A lock belongs to the open file, which both descriptors share.
+    fcntl.flock(handle, fcntl.LOCK_SH)
+
+
+def prune(name: str, keep: int = 2) -> None:
+    """Remove what was built from older sources, `KIND-DIGEST`, but for the last used ones and what a session uses now."""
+    kind, dash, digest = name.rpartition("-")
+    if not dash or not re.fullmatch(r"[0-9a-f]{12}", digest):
+        return
+    folders = [
+        p for p in CACHE.glob(f"{kind}-*") if re.fullmatch(r"[0-9a-f]{12}(\.part)?", p.name[len(kind) + 1 :])
+    ]
+    whole = [p for p in folders if _is_complete(p)]
+    whole.sort(key=lambda p: (p / ".complete").stat().st_mtime, reverse=True)
+    for folder in folders:
+        stem = folder.name.removesuffix(".part")
+        if folder in whole[:keep] or stem in _in_use:
+            continue
+        with contextlib.suppress(OSError), _acquired(stem, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not (CACHE / stem).exists():
+                (CACHE / f"{stem}.lock").unlink(missing_ok=True)
 
 
 def digest_of(*paths: Path, text: str = "") -> str:
@@ -88,9 +164,20 @@ def digest_of(*paths: Path, text: str = "") -> str:
     return total.hexdigest()[:12]
 
 
+def require_root() -> None:
+    """End with one sentence where the lab cannot be."""
+    if os.geteuid() != 0:
+        raise SystemExit(
+            "the lab needs root: it boots hosts in mount, network and process namespaces of their own. Run as root."
+        )
+
+
 def ensure_dependencies(*groups: str) -> None:
     """Install the Debian packages that are missing; does nothing when none is."""
+    require_root()
     wanted = [name for group in groups for name in DEPENDENCIES[group]]
+    if shutil.which("dpkg-query") is None or shutil.which("apt-get") is None:
+        raise SystemExit(f"the lab needs Debian 12 or its like, with apt: it is made of {', '.join(wanted)}.")
     state = run("dpkg-query", "-W", "-f", "${Package} ${db:Status-Abbrev}\n", *wanted, check=False).stdout
     here = {line.split()[0] for line in state.splitlines() if line.split()[1:] == ["ii"]}
     missing = [name for name in wanted if name not in here]
@@ -98,8 +185,13 @@ def ensure_dependencies(*groups: str) -> None:
         return
     print(f"lab: installing {' '.join(missing)}", file=sys.stderr, flush=True)
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    run("apt-get", "update", "-qq", env=environment)
-    run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=environment)
+    try:
+        run("apt-get", "update", "-qq", env=environment)
+        run("apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing, env=environment)
+    except RuntimeError as fault:
+        raise SystemExit(
+            f"the lab needs packages that cannot be installed here: {', '.join(missing)}.\n{fault}"
+        ) from None
 
 
 def ensure_base() -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.lab.controller import default_core
 from tests.lab.fakegpu.plant import MODELS
 from tests.lab.hosts import Host, Lab
 from tests.lab.keys import with_lab_keys
@@ -118,10 +119,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--core",
         action="append",
         default=[],
-        help="ansible-core to run playbooks with: 2.19, 2.21; repeatable",
+        help="ansible-core to run playbooks with: 2.19, 2.21, newest that this machine can run; repeatable",
     )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "core" in metafunc.fixturenames:
-        metafunc.parametrize("core", metafunc.config.getoption("core") or ["2.21"])
+        asked = metafunc.config.getoption("core") or ["newest"]
+        metafunc.parametrize("core", [default_core() if core == "newest" else core for core in asked])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,17 +15,28 @@ from typing import Any
 
 from tests.lab.base import locked, run
 from tests.lab.hosts import Lab
-from tests.lab.places import CACHE, LAB, TREE
+from tests.lab.places import CACHE, LAB, RUN, TREE
 
-__all__ = ["CONTROLLERS", "Outcome", "ensure_controller", "play"]
+__all__ = ["CONTROLLERS", "Outcome", "default_core", "ensure_controller", "play"]
 
 #: ansible-core and the Python that it is run by.
 CONTROLLERS = {"2.19": "3.11", "2.21": "3.12"}
 
 
+@functools.cache
+def default_core() -> str:
+    """The newest ansible-core whose Python is on this machine: a bare Debian 12 has 3.11 alone."""
+    for core, python in sorted(CONTROLLERS.items(), reverse=True):
+        if run(TREE / ".ci/find-python", python, check=False).returncode == 0:
+            return core
+    raise RuntimeError(f"no Python of {', '.join(CONTROLLERS.values())} for ansible-core is on this machine")
+
+
 def ensure_controller(core: str) -> Path:
     """A virtual environment with this ansible-core; built where the package registry answers, outside of the lab."""
     target = CACHE / f"controller-{core}"
+    if (target / ".complete").exists():
+        return target
     with locked(target.name):
         if not (target / ".complete").exists():
             run(TREE / ".ci/make-venv", target, CONTROLLERS[core])
@@ -63,9 +77,13 @@ class Outcome:
             if e["status"] in ("failed", "unreachable")
         )
 
-    def results(self, module: str) -> list[Mapping[str, Any]]:
+    def results(self, module: str, host: str = "") -> list[Mapping[str, Any]]:
         """Results of every task of a module whose name ends so."""
-        return [e["result"] for e in self.events if e["module"].endswith(module)]
+        return [
+            e["result"]
+            for e in self.events
+            if e["module"].endswith(module) and (not host or e["host"] == host)
+        ]
 
 
 def play(
@@ -93,7 +111,7 @@ def play(
     ]  # fmt: skip
     done = subprocess.run(
         argv,
-        cwd=TREE,
+        cwd=_snapshot(),
         env=_environment(folder, events),
         text=True,
         capture_output=True,
@@ -107,6 +125,14 @@ def play(
         stats=next((r["stats"] for r in rows if r["kind"] == "stats"), {}),
         said=(done.stdout + done.stderr)[-20000:],
     )
+
+
+@functools.cache
+def _snapshot() -> Path:
+    """The playbooks as they are when the session first plays one: who edits them meanwhile changes the next session."""
+    folder = Path(tempfile.mkdtemp(prefix="playbooks-", dir=RUN))
+    shutil.copytree(TREE / "playbooks", folder / "playbooks", symlinks=True)
+    return folder
 
 
 def _environment(folder: Path, events: Path) -> dict[str, str]:

@@ -49,8 +49,18 @@ def cgroup_tops(session: str) -> list[Path]:
 
 def enter(argv: list[str]) -> None:
     """Replace this process by `argv` inside new namespaces. Needs root; does not return."""
-    if os.geteuid() != 0:
-        raise SystemExit("the lab needs root: it makes mount, network and process namespaces")
+    from tests.lab.base import require_root
+
+    require_root()
+    kinds = ["--mount", "--net", "--ipc", "--pid", "--fork"]
+    tried = subprocess.run(
+        ["unshare", *kinds, "--mount-proc", "true"], check=False, capture_output=True, text=True
+    )
+    if tried.returncode != 0:
+        raise SystemExit(
+            f"the lab cannot make namespaces of its own here: {tried.stderr.strip()}. A container without CAP_SYS_ADMIN? "
+            "Run on a machine, or in a privileged container."
+        )
     sweep_stale()
     session = f"{PREFIX}{uuid.uuid4().hex[:8]}"
     read_end, write_end = os.pipe()
@@ -58,7 +68,7 @@ def enter(argv: list[str]) -> None:
     os.close(read_end)
     os.set_inheritable(write_end, True)  # noqa: FBT003 - every process of the session holds it: its end is their end
     environment = {**os.environ, INSIDE: session, "PYTHONPATH": str(TREE), "PYTHONDONTWRITEBYTECODE": "1"}
-    unshare = ["unshare", "--mount", "--net", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    unshare = ["unshare", *kinds, "--kill-child", "--mount-proc"]
     os.execvpe("unshare", [*unshare, "bash", "-ec", SETUP, "lab", *argv], environment)
 
 

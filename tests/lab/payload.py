@@ -203,25 +203,25 @@ def _signed_modules(stub: Stub) -> list[Entry]:
     ]
 
 
+def _daemon(name: str, program: str) -> list[Entry]:
+    tool = (LAB / "guest/container-engine").read_bytes()
+    unit = f"[Unit]\nDescription={name}\n[Service]\nExecStart=/usr/bin/{program}\n[Install]\nWantedBy=multi-user.target\n"
+    return [
+        Entry(path=f"/usr/lib/systemd/system/{name}.service", content=unit.encode()),
+        Entry(path=f"/usr/libexec/lab-{name}", content=tool, mode=0o755),
+        _script(f"/usr/bin/{program}", f'exec /usr/libexec/lab-{name} {name} "$@"'),
+    ]
+
+
 def _runtime(stub: Stub) -> list[Entry]:
     """Container engines: a service that refuses a configuration which it cannot read, and the toolkit's tool."""
     if stub.name in ("docker.io", "docker-ce"):
-        unit = "[Unit]\nDescription=docker\n[Service]\nExecStart=/usr/bin/dockerd\n[Install]\nWantedBy=multi-user.target\n"
-        body = (
-            "[ ! -e /etc/docker/daemon.json ] || python3 -m json.tool /etc/docker/daemon.json >/dev/null || "
-            '{ echo "unable to configure the Docker daemon with file /etc/docker/daemon.json" >&2; exit 1; }\nexec sleep infinity'
-        )
         return [
-            Entry(path="/usr/lib/systemd/system/docker.service", content=unit.encode()),
-            _script("/usr/bin/dockerd", body),
+            *_daemon("docker", "dockerd"),
             _script("/usr/bin/docker", 'echo "Docker version 27.0.0, build lab"'),
         ]
     if stub.name in ("containerd", "containerd.io"):
-        unit = "[Unit]\nDescription=containerd\n[Service]\nExecStart=/usr/bin/containerd\n[Install]\nWantedBy=multi-user.target\n"
-        return [
-            Entry(path="/usr/lib/systemd/system/containerd.service", content=unit.encode()),
-            _script("/usr/bin/containerd", "exec sleep infinity"),
-        ]
+        return _daemon("containerd", "containerd")
     if stub.name == "podman":
         return [_script("/usr/bin/podman", 'echo "podman version 4.9.0"')]
     if stub.name == "nvidia-container-toolkit-base":

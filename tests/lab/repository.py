@@ -46,7 +46,7 @@ def _ensure(system: str, authority: Authority, libraries: Path) -> Path:
     sources = [
         LAB / f"{n}.py" for n in ("payload", "modulefile", "rpm" if facts.is_rocky else "deb", "repository")
     ]
-    sources += [LAB / "guest" / n for n in ("dkms", "nvidia-smi", "nvidia-ctk")]
+    sources += [LAB / "guest" / n for n in ("dkms", "nvidia-smi", "nvidia-ctk", "container-engine")]
     digest = digest_of(*sources, text=repr((stubs, authority.folder.name, libraries.name)))
     target = CACHE / f"repositories-{system}-{digest}"
     with once(target) as part:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.lab import product
+from tests.lab.capsules import capsule, is_as, packages
 from tests.lab.controller import play
-from tests.lab.test_provision import is_installed, ran, unchanged
+from tests.lab.test_provision import arrived, is_installed, is_planned, ran, told, unchanged, was_true
 
 BOTH = pytest.mark.parametrize("system", ["ubuntu-24.04", "rocky-9"])
+BRANCHES = ("535.261.03", "580.126.20", "595.71.05")
+
+
+def driver(version: str) -> str:
+    return f"driver=={version},kernel-modules==open"
 
 
 @pytest.fixture
@@ -18,33 +24,65 @@ def road(make, lab, plan, core, tmp_path):
     class Road:
         def __init__(self, system, card="L40S"):
             self.host = make(system, card, card)
+            self.plan = {}
 
-        def to(self, goal, *arguments):
-            bundle = product.collect(self.host, tmp_path / "bundle.tar.gz")
-            self.plan = plan(bundle, goal, *arguments)
+        def play(self, variables, playbook="site.yml", **how):
+            return play(lab, {self.host.name: variables}, playbook, core=core, **how)
+
+        def planned(self, goal, *arguments):
+            return plan(product.collect(self.host, tmp_path / "bundle.tar.gz"), goal, *arguments)
+
+        def to(self, goal, *arguments, dry=False):
+            """The plan that was carried out; with `dry` a dry run before it, held to what then happens."""
+            self.plan = self.planned(goal, *arguments)
             assert not self.plan["mopt_refusals"], self.plan["mopt_refusals"]
-            ran(play(lab, {self.host.name: self.plan}, "site.yml", core=core))
+            before = packages(self.host)
+            said = ran(self.play(self.plan, check=True)) if dry else None
+            done = ran(self.play(self.plan))
+            changes = arrived(before, packages(self.host))
+            assert changes == told(done, self.host)
+            is_planned(self.plan, changes)
+            if said:
+                was_true(said, done, self.host)
             return self.plan
 
         def refused(self, goal, *arguments):
-            bundle = product.collect(self.host, tmp_path / "bundle.tar.gz")
-            refused = plan(bundle, goal, *arguments)
+            refused = self.planned(goal, *arguments)
             assert refused["mopt_refusals"]
-            outcome = play(lab, {self.host.name: refused}, "site.yml", core=core)
+            before = packages(self.host)
+            outcome = self.play(refused)
             assert outcome.code != 0
+            assert packages(self.host) == before
             return refused["mopt_refusals"], outcome
 
         def repeats(self):
-            unchanged(play(lab, {self.host.name: self.plan}, "site.yml", core=core), [self.host])
+            unchanged(self.play(self.plan), [self.host])
 
     return Road
 
 
 @BOTH
 def test_535_to_580_to_595_and_back(road, system):
+    """Back by the capsules of the runs, the last one first: each leads to what that run found."""
     way = road(system)
-    for driver in ("535.261.03", "580.126.20", "595.71.05", "580.126.20"):
-        is_installed(way.host, way.to(f"driver=={driver},kernel-modules==open"))
+    found, plans = [], []
+    for version in BRANCHES:
+        found.append(capsule(way.host))
+        plans.append(way.to(driver(version), dry=True))
+        is_installed(way.host, way.plan)
+    for state, plan in zip(found[:0:-1], plans[:0:-1], strict=True):
+        ran(way.play(plan, "rollback.yml"))
+        way.host.reboot()
+        is_as(state, way.host)
+        report = product.check(way.host)
+        assert (report["verdict"], report["exit"]) == ("ready", 0), report["causes"]
+
+
+@BOTH
+def test_595_to_580_by_a_plan(road, system):
+    way = road(system)
+    for version in BRANCHES[:0:-1]:
+        is_installed(way.host, way.to(driver(version)))
     way.repeats()
 
 
@@ -74,4 +112,13 @@ def test_a_change_of_origin_is_refused(road):
     way = road("ubuntu-24.04")
     way.to("driver==580.126.20,kernel-modules==open")
     refusals, outcome = way.refused("driver==580.173.02", "--origin", "canonical")
-    assert any(r["cause"] in outcome.failures() or r["text"][:30] in outcome.failures() for r in refusals)
+    assert [r["cause"] for r in refusals] == ["plan.origin_changes"]
+    assert "plan.origin_changes: " in outcome.failures()
+
+
+def test_a_change_of_origin_that_was_decided_replaces_every_package_of_the_driver(road):
+    way = road("ubuntu-24.04")
+    way.to("driver==580.126.20,kernel-modules==open")
+    is_installed(way.host, way.to("driver==580.173.02", "--origin", "canonical", "--change-origin"))
+    left = [n for n in packages(way.host) if n.startswith(("nvidia-", "libnvidia-")) and "-server" not in n]
+    assert left == [], "packages of NVIDIA's repository beside Canonical's"

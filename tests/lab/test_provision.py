@@ -5,10 +5,12 @@ A test takes an Ubuntu and a Rocky at once, as a fleet would be: a play's time i
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import pytest
 
 from tests.lab import product
-from tests.lab.capsules import difference, packages
+from tests.lab.capsules import capsule, difference, is_as, packages
 from tests.lab.controller import play
 from tests.lab.fakegpu.plant import MODELS
 
@@ -22,6 +24,9 @@ PAIRS = {
     "whole-stack": ("ubuntu-24.04-h100-580-stack", "rocky-9-h100-580-stack"),
 }
 
+#: What a dry run leaves to the packages that it does not install: modules, units, runtimes, and an initramfs.
+FOLLOWS = ("kernel : ", "services : ", "containers : ", "verify : ")
+
 
 def system_of(name: str) -> str:
     return "-".join(name.split("-")[:2])
@@ -33,11 +38,13 @@ def card_of(name: str) -> str:
     return card
 
 
+def transactions(variables) -> list[dict]:
+    return [one for stage in variables["mopt_stages"] for one in stage["packages"]]
+
+
 def planned(variables) -> dict[str, str]:
     """Every package that a plan installs, at its version."""
-    return {
-        p["name"]: p["version"] for s in variables["mopt_stages"] for t in s["packages"] for p in t["install"]
-    }
+    return {p["name"]: p["version"] for one in transactions(variables) for p in one["install"]}
 
 
 def driver_of(variables) -> str:
@@ -59,6 +66,39 @@ def unchanged(outcome, hosts):
     )
 
 
+def told(outcome, host) -> dict[str, str]:
+    """What the transactions of a run say that they bring, move and take on a host: name to version, empty where it goes."""
+    rows = outcome.results("mopt_transaction", host.name)
+    changes = [c for row in rows for one in row.get("results", [row]) for c in one.get("changes") or ()]
+    return {c["name"]: c["after"] for c in changes}
+
+
+def arrived(before, after) -> dict[str, str]:
+    return {name: now for name, (_, now) in difference(before, after).items()}
+
+
+def is_planned(variables, changes) -> None:
+    """Every package that changed stands in the plan: by name and version, or by a glob of what a solver may add."""
+    names, gone = planned(variables), {n for one in transactions(variables) for n in one["remove"]}
+    globs = [glob for one in transactions(variables) for glob in one["extra_allowed"]]
+    for name, version in changes.items():
+        if name in names:
+            assert names[name] in ("", version), f"{name} is {version}, planned {names[name]}"
+        elif not version:
+            assert name in gone, f"{name} went, and the plan does not take it"
+        else:
+            assert any(fnmatchcase(name, glob) for glob in globs), f"{name} {version} came unplanned"
+
+
+def was_true(dry, done, host) -> None:
+    """A dry run said of each package what then happened, and named no task that then changed nothing."""
+    assert told(dry, host) == told(done, host)
+    said, did = set(dry.tasks("changed", host.name)), set(done.tasks("changed", host.name))
+    assert said <= did, f"said and not done: {sorted(said - did)}"
+    silent = {task for task in did - said if not task.startswith(FOLLOWS)}
+    assert silent == set(), f"done and not said: {sorted(silent)}"
+
+
 @pytest.mark.parametrize(
     "pair", [pytest.param(p, marks=pytest.mark.slice if p == "580-open" else ()) for p in PAIRS]
 )
@@ -66,16 +106,21 @@ def test_bare_to_installed_and_back(make, lab, variables, pair, core):
     names = PAIRS[pair]
     hosts = [make(system_of(n), card_of(n), card_of(n)) for n in names]
     plans = {h.name: variables(n) for h, n in zip(hosts, names, strict=True)}
-    before = {h.name: packages(h) for h in hosts}
     for host in hosts:
         assert product.check(host)["verdict"] == "not_ready"
+    bare = {h.name: capsule(h) for h in hosts}
+    before = {h.name: packages(h) for h in hosts}
 
-    ran(play(lab, plans, "site.yml", core=core, check=True))
+    dry = ran(play(lab, plans, "site.yml", core=core, check=True))
     for host in hosts:
-        assert difference(before[host.name], packages(host)) == {}, "a dry run changed packages"
+        is_as(bare[host.name], host, " after a dry run")
 
-    ran(play(lab, plans, "site.yml", core=core))
+    done = ran(play(lab, plans, "site.yml", core=core))
     for host in hosts:
+        changes = arrived(before[host.name], packages(host))
+        assert changes == told(done, host)
+        is_planned(plans[host.name], changes)
+        was_true(dry, done, host)
         is_installed(host, plans[host.name])
 
     unchanged(play(lab, plans, "site.yml", core=core), hosts)
@@ -83,8 +128,8 @@ def test_bare_to_installed_and_back(make, lab, variables, pair, core):
 
     ran(play(lab, plans, "rollback.yml", core=core))
     for host in hosts:
-        assert difference(before[host.name], packages(host)) == {}
         host.reboot()
+        is_as(bare[host.name], host, " after the rollback")
         assert product.check(host)["causes"][0]["id"] == "driver.not_installed"
 
 

@@ -101,7 +101,7 @@ def module(name: str) -> Any:
     return importlib.import_module(name)
 
 
-def call(name: str, *, check: bool = False, **parameters: Any) -> dict[str, Any]:
+def call(name: str, /, *, check: bool = False, **parameters: Any) -> dict[str, Any]:
     """What a module answers to these parameters."""
     imported = module(name)
     AnsibleModule.parameters, AnsibleModule.dry = parameters, check

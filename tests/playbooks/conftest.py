@@ -14,7 +14,9 @@ import pytest
 
 PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 UTILS = PLAYBOOKS / "plugins" / "module_utils"
-WORKER = {"mopt_worker.py": "__main__.py"} | {n: n for n in ("mopt_apt.py", "mopt_dnf.py", "mopt_sets.py")}
+WORKER = {"mopt_worker.py": "__main__.py"} | {
+    n: n for n in ("mopt_apt.py", "mopt_dnf.py", "mopt_foresee.py", "mopt_sets.py")
+}
 
 # As they load on a host that has no Ansible.
 sys.path.insert(0, str(UTILS))

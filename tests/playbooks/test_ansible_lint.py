@@ -17,8 +17,16 @@ pytestmark = pytest.mark.slow
 
 def _tool(name: str) -> str:
     """Beside this Python, or on PATH; `MOPT_ANSIBLE` names a folder of another environment."""
-    places = [os.environ.get("MOPT_ANSIBLE", ""), str(Path(sys.executable).parent), os.environ["PATH"]]
+    own = PLAYBOOKS.parent / "build/ansible-lint/bin"
+    places = [
+        os.environ.get("MOPT_ANSIBLE", ""),
+        str(own),
+        str(Path(sys.executable).parent),
+        os.environ["PATH"],
+    ]
     found = shutil.which(name, path=os.pathsep.join(p for p in places if p))
+    if found is None and os.environ.get("CI"):
+        pytest.fail(f"{name} is not installed: `make build/ansible-lint/.installed` makes its environment")
     if found is None:
         pytest.skip(f"{name} is not installed: `pip install ansible-lint`, or MOPT_ANSIBLE=FOLDER")
     return found

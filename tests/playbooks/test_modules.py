@@ -394,6 +394,41 @@ def test_files_come_back_byte_by_byte_and_new_ones_go(capsule):
     assert not call("mopt_capsule", act="restore", **common)["changed"]
 
 
+def test_units_that_the_run_enabled_are_as_before_after_the_undo(capsule, monkeypatch):
+    """A package that goes leaves the link that `systemctl enable` made."""
+    etc, _, common = capsule
+    monkeypatch.setattr(module("mopt_capsule").mopt_undo, "UNITS", str(etc))
+    wants = etc / "multi-user.target.wants"
+    wants.mkdir()
+    (wants / "off.service").symlink_to("/lib/systemd/system/off.service")
+    stages = [{"packages": [], "services": {"enable": ["on"], "disable": ["off"], "start": ["x"]}}]
+    call("mopt_capsule", act="take", stages=stages, **common)
+    (wants / "off.service").unlink()
+    for name in ("on", "somebodys"):
+        (wants / f"{name}.service").symlink_to(f"/lib/systemd/system/{name}.service")
+    assert len(call("mopt_capsule", act="compare", **common)["differences"]) == 2
+    assert call("mopt_capsule", act="restore", **common)["changed"]
+    assert sorted(p.name for p in wants.iterdir()) == ["off.service", "somebodys.service"]
+    assert call("mopt_capsule", act="compare", **common)["differences"] == []
+
+
+def test_keys_that_rpm_came_to_trust_are_taken_back(capsule, monkeypatch, tmp_path):
+    _, _, common = capsule
+    keys = ["gpg-pubkey-1-1"]
+    monkeypatch.setattr(module("mopt_capsule").mopt_undo, "_keys", lambda _: list(keys))
+    call("mopt_capsule", act="take", **common)
+    keys.append("gpg-pubkey-2-2")
+    assert call("mopt_capsule", act="compare", **common)["differences"] == [
+        "keys: lost [], gained ['gpg-pubkey-2-2']"
+    ]
+    log = tmp_path / "log"
+    (tmp_path / "rpm").write_text(f'#!/bin/sh\necho "$@" >>{log}\n')
+    (tmp_path / "rpm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert call("mopt_capsule", act="restore", **common)["changed"]
+    assert log.read_text() == "-e gpg-pubkey-2-2\n"
+
+
 def test_a_run_that_did_not_end_keeps_the_first_capsule(capsule):
     etc, _, common = capsule
     (etc / "x").write_text("first")
@@ -497,3 +532,55 @@ def test_a_run_outlives_the_connection_that_asked_for_it(tmp_path):
     answer = json.loads((folder / "result.json").read_text())
     assert (answer["outcome"], answer["failed"]) == ("done", "")
     assert not transaction._is_running(str(folder))
+
+
+# --- commands on a host ------------------------------------------------------------
+
+
+def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path):
+    """A child that holds the pipe must not keep the run waiting, nor be left behind."""
+    host = module("mopt_verify").mopt_host
+    pid = tmp_path / "pid"
+    began = time.monotonic()
+    code, said = host.command(["/bin/sh", "-c", f"sleep 600 & echo $! >{pid}; wait"], 1)
+    assert (code, "longer than 1 s" in said) == (124, True)
+    assert time.monotonic() - began < 10
+    stat = Path(f"/proc/{pid.read_text().strip()}/stat")
+    end = time.monotonic() + 10
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z" and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+# --- undo of a link ----------------------------------------------------------------
+
+
+def test_an_engines_link_goes_back_and_what_it_named_goes(tmp_path):
+    """A link to a folder is no folder: the undo takes it away, or lets it point where it did."""
+    capsule, venv = module("mopt_capsule"), module("mopt_capsule").mopt_venv
+    path = str(tmp_path / "vllm")
+    places = [venv.new_place(path, "a" * 64), venv.new_place(path, "b" * 64)]
+    for place in places:
+        venv.mark(place, state="whole", path=path)
+    venv.point_to(path, places[0])
+    old = module("mopt_capsule").mopt_undo.file_state(path)
+    venv.point_to(path, places[1])
+    capsule._restore_file(None, str(tmp_path), path, old)
+    assert venv.current(path) == places[0]
+    capsule._restore_file(None, str(tmp_path), path, {"kind": "absent"})
+    assert not os.path.lexists(path)
+    assert Path(places[0]).is_dir()
+    venv.sweep(path, keep=("",))
+    assert not [p for p in places if Path(p).exists()]
+
+
+def test_an_engine_that_would_restart_is_reason_to_drain(tmp_path, monkeypatch):
+    """Packages are as planned, the wiring is gone: Docker restarts with all that runs in its containers."""
+    pending = module("mopt_pending")
+    path = tmp_path / "daemon.json"
+    one = {"engine": "docker", "mode": "runtime", "config": str(path), "unit": "docker"}
+    assert pending._restarts({"containers": [one]})
+    path.write_text('{"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}')
+    assert not pending._restarts({"containers": [one]})
+    cdi = {"engine": "podman", "mode": "cdi", "config": str(tmp_path / "none"), "unit": ""}
+    assert not pending._restarts({"containers": [cdi]}), "nothing restarts for a file"

@@ -165,7 +165,7 @@ def test_a_role_reads_no_variable_of_the_document(role):
     """Roles get what they need by their own variables, so that they can be used without the document."""
     for path in (role / "tasks").glob("*.yml"):
         assert not re.search(
-            r"\bmopt_(?!transaction|capsule|file|keyring|stream|hold|users|kernel|pending|verify|runtime|environment)\w+",
+            r"\bmopt_(?!transaction|capsule|file|keyring|stream|hold|users|kernel|pending|verify|runtime|environment|preflight)\w+",
             text_of(path),
         )
 
@@ -248,3 +248,52 @@ def test_stages_run_in_the_order_of_the_contract():
 def test_plain_ansible_playbook_finds_the_modules(link):
     """Folders beside a playbook are searched without any setting."""
     assert (PLAYBOOKS / link).resolve() == PLAYBOOKS / "plugins" / {"library": "modules"}.get(link, link)
+
+
+#: In Python a cause is a string of its own; in YAML its colon follows. A variable follows a dot, or has none.
+CAUSES_NAMED = {".py": r'"((?:LAYERS)\.[a-z_]+)"', ".yml": r"(?<![\w.])((?:LAYERS)\.[a-z_]+): "}
+
+
+def causes_named_in(path: Path, layers: str) -> set[str]:
+    return set(re.findall(CAUSES_NAMED[path.suffix].replace("LAYERS", layers), text_of(path)))
+
+
+def test_every_cause_that_a_role_or_a_module_names_has_a_row():
+    """`explain` takes up a failure where the playbook left it: a name without a row would lead nowhere."""
+    known = {row.id for row in load_matrix().edition.causes}
+    layers = "|".join(sorted({cause.partition(".")[0] for cause in known}))
+    named = {path: causes_named_in(path, layers) for path in [*MODULES, *TASKS]}
+    assert len(set().union(*named.values())) >= 18
+    unknown = {str(p.relative_to(PLAYBOOKS)): sorted(c - known) for p, c in named.items() if c - known}
+    assert unknown == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.py", 'module.fail_json(msg="…", cause="prov.nowhere")'),
+        ("x.yml", "    msg: >-\n      prov.nowhere: text"),
+        ("x.yml", '    msg: "prov.nowhere: text"'),
+    ],
+)
+def test_a_cause_is_seen_where_it_stands(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    assert causes_named_in(tmp_path / name, "prov|kernel") == {"prov.nowhere"}
+
+
+def test_a_variable_is_no_cause(tmp_path):
+    (tmp_path / "x.yml").write_text("when: mopt_stage.kernel.load | length > 0\nmsg: '{{ kernel.load }}: x'")
+    (tmp_path / "x.py").write_text('kernel.get("module_version")')
+    assert not any(causes_named_in(tmp_path / name, "prov|kernel") for name in ("x.yml", "x.py"))
+
+
+@pytest.mark.parametrize("path", MODULE_FILES, ids=ids(MODULE_FILES))
+def test_what_is_put_into_place_has_the_label_of_its_place(path):
+    """`atomic_move` sets it; what comes otherwise is our own state, or relabelled by `restorecon`."""
+    text = text_of(path)
+    others = re.findall(r"\b(?:shutil\.(?:move|copy|copy2|copytree)|os\.replace)\(", text)
+    assert not others or "restorecon" in text
+    if path.stem in ("mopt_file", "mopt_runtime", "mopt_capsule"):
+        assert "atomic_move(" in text
+    if path.stem == "mopt_environment":
+        assert "restorecon" in text

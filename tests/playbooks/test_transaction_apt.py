@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from tests.playbooks.conftest import lines
@@ -160,6 +162,75 @@ def test_a_build_that_fails_is_half_way_and_the_next_run_completes(branches):
     switch.unlink()
     assert branches.run(install=["dkms-drv=1-1"])["outcome"] == "done"
     assert branches.installed() == {"dkms-drv": "1-1"}
+
+
+def told_of(scene, **more):
+    """The scene's repository as a plan brings it, on a host that does not have it."""
+    text = f"Types: deb\nURIs: file:{scene.repository}\nSuites: ./\nTrusted: yes\n"
+    row = {"name": "new.sources", "text": text, "keyring": "/k.asc", "key": "", "conflicting": []} | more
+    return {"foreseen": {"repositories": [row], "pins": []}, "foreseen_in": str(scene.folder / "foreseen")}
+
+
+def everything_of(root):
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_a_dry_run_sees_a_repository_that_is_not_there_yet(branches):
+    (branches.root / "etc/apt/sources.list").write_text("")
+    assert branches.simulate(install=OLD)["unknown"]
+    before = everything_of(branches.root)
+    told = branches.simulate(install=OLD, **told_of(branches))
+    assert (told["failed"], told["deviations"]) == ("", [])
+    assert lines(told["changes"]) == ["drv-580 >580.1-1", "libdrv-580 >580.1-1", "tool >580.1-1"]
+    assert everything_of(branches.root) == before, "a dry run wrote on the host"
+
+
+def test_a_dry_run_on_a_host_that_never_read_its_lists(branches):
+    """A fresh image: the lists are read into the folder of the dry run, with and without a repository of the plan."""
+    before = everything_of(branches.root)
+    for number, foreseen in enumerate(({}, {"foreseen": {"repositories": [], "pins": []}})):
+        told = branches.simulate(
+            install=OLD, may_update=False, foreseen_in=str(branches.folder / f"foreseen-{number}"), **foreseen
+        )
+        assert (told["failed"], len(told["changes"])) == ("", 3)
+    assert everything_of(branches.root) == before, "a dry run wrote on the host"
+
+
+def test_a_dry_run_checks_signatures_as_ever(branches):
+    """Neither `Trusted` nor a key that signed it: it is not read."""
+    index = (branches.repository / "Packages").read_bytes()
+    row = f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages"
+    (branches.repository / "Release").write_text(f"Date: Mon, 30 Nov 2026 00:00:00 UTC\nSHA256:\n{row}\n")
+    (branches.root / "etc/apt/sources.list").write_text("")
+    text = f"Types: deb\nURIs: file:{branches.repository}\nSuites: ./\nSigned-By: /k.asc\n"
+    told = branches.simulate(install=OLD, **told_of(branches, text=text, key="bm8ga2V5"))
+    assert "not signed" in told["failed"]
+
+
+def test_a_dry_run_takes_sources_that_give_way_as_gone(branches):
+    """Two entries of one address that differ in their trust break every call of apt."""
+    (branches.root / "etc/apt/sources.list").write_text("")
+    other = branches.root / "etc/apt/sources.list.d/old.list"
+    other.write_text(f"deb [trusted=no] file:{branches.repository} ./\n")
+    assert "Conflicting values" in branches.simulate(install=OLD, **told_of(branches))["failed"]
+    told = told_of(branches, conflicting=[str(other)])
+    told["foreseen_in"] += "-2"
+    assert branches.simulate(install=OLD, **told)["failed"] == ""
+    assert other.exists()
+
+
+def test_a_dry_run_does_earlier_transactions_too_and_tells_them_once(branches):
+    """Simulated alone, the second transaction would bring the newest of what the first one pins."""
+    request = {"install": OLD[:2], "extra_allowed": ["tool"]}
+    told = branches.simulate(**request, **{"with": [{"name": "tool", "version": "580.1-1"}]})
+    assert lines(told["changes"]) == ["drv-580 >580.1-1", "libdrv-580 >580.1-1"]
+    branches.run(install=OLD)
+    told = branches.simulate(
+        install=["tool=595.2-1"],
+        also_gone=["drv-580", "libdrv-580"],
+        **{"with": [dict(zip(("name", "version"), w.split("="), strict=True)) for w in NEW[:2]]},
+    )
+    assert (lines(told["changes"]), told["deviations"]) == (["tool 580.1-1>595.2-1"], [])
 
 
 def test_a_dry_run_prefers_what_a_lock_will_prefer(branches):

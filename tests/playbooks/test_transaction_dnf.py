@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+
+import mopt_sets
 import pytest
 
 from tests.playbooks.conftest import lines
@@ -143,3 +146,85 @@ def test_several_of_one_name_stand_side_by_side(dnf):
     done = dnf.run(install=["kernel-devel=5.14.0-1.el9"])
     assert done["outcome"] == "done", done["failed"]
     assert lines(done["changes"]) == ["kernel-devel >5.14.0-1.el9"]
+
+
+def told_of(scene):
+    """The scene's repository as a plan brings it, on a host that does not have it."""
+    text = f"[new]\nname=new\nbaseurl=file://{scene.repository}\nenabled=1\ngpgcheck=0\nrepo_gpgcheck=0\n"
+    row = {"name": "new.repo", "text": text, "keyring": "/k", "key": "", "conflicting": []}
+    return {"foreseen": {"repositories": [row], "pins": []}, "foreseen_in": str(scene.folder / "foreseen")}
+
+
+def everything_of(root):
+    kept = (
+        p for p in root.rglob("*") if p.is_file() and "var/dnf-" not in str(p) and "var/lib/rpm" not in str(p)
+    )
+    return {str(p.relative_to(root)): p.read_bytes() for p in kept}
+
+
+def test_a_dry_run_sees_a_repository_that_is_not_there_yet(layout):
+    (layout.root / "etc/yum.repos.d/test.repo").unlink()
+    assert layout.simulate(install=OLD)["failed"]
+    before = everything_of(layout.root)
+    told = layout.simulate(install=OLD, **told_of(layout))
+    assert (told["failed"], told["deviations"]) == ("", [])
+    assert {c["name"]: c["after"] for c in told["changes"]} == versions(OLD)
+    assert everything_of(layout.root) == before, "a dry run wrote on the host"
+    assert not list(layout.root.glob("var/dnf-cachedir/new*"))
+
+
+def test_a_repository_of_the_plan_that_cannot_be_read_ends_the_dry_run(layout):
+    (layout.root / "etc/yum.repos.d/test.repo").unlink()
+    foreseen = told_of(layout)
+    row = foreseen["foreseen"]["repositories"][0]
+    row["text"] = row["text"].replace("file://", "file:///nowhere")
+    assert "Failed to download metadata" in layout.simulate(install=OLD, **foreseen)["failed"]
+
+
+def test_a_dry_run_does_earlier_transactions_too_and_tells_them_once(layout):
+    before = [{"name": "tool", "version": versions(OLD)["tool"]}]
+    told = layout.simulate(install=OLD[:3], **{"with": before})
+    assert (told["failed"], told["deviations"]) == ("", [])
+    assert {c["name"] for c in told["changes"]} == {"drv", "kmod-open", "libml"}
+
+
+def test_metadata_that_misled_a_run_are_read_anew(layout):
+    """dnf would trust what it has for two days: a mirror that was renewed meanwhile would go on failing."""
+    repository = layout.root / "etc/yum.repos.d/test.repo"
+    repository.write_text(repository.read_text().replace("metadata_expire=0", "metadata_expire=never"))
+    assert layout.simulate(install=["tool="])["changes"][0]["after"] == "3:610.2-1.el9"
+    layout.package("tool", "700.1-1.el9", epoch="3")
+    layout.publish()
+    assert layout.simulate(install=["tool="])["changes"][0]["after"] == "3:610.2-1.el9"
+    mark = layout.root / "var/lib/mopt-doctor/lists-are-stale"
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+    assert layout.simulate(install=["tool="], may_update=False)["changes"][0]["after"] == "3:610.2-1.el9"
+    assert layout.simulate(install=["tool="])["changes"][0]["after"] == "3:700.1-1.el9"
+    assert not mark.exists()
+
+
+HOLDER = """
+import sys, time
+import dnf.lock
+with dnf.lock.build_rpmdb_lock(sys.argv[1], True):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("held_s", "outcome"), [(4, "done"), (30, "unchanged")])
+def test_a_lock_is_waited_for(layout, held_s, outcome):
+    """With plugins dnf cannot be started a second time in one process."""
+    conf = layout.root / "etc/dnf/dnf.conf"
+    conf.write_text(conf.read_text().replace("plugins=0", "plugins=1"))
+    persistent = layout.root / "var/dnf-persistdir"
+    persistent.mkdir(exist_ok=True)
+    argv = ["/usr/bin/python3", "-c", HOLDER, str(persistent), str(held_s)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        done = layout.run(install=OLD, lock_timeout_s=120 if outcome == "done" else 2)
+        holder.kill()
+    assert done["outcome"] == outcome, done["failed"]
+    if outcome == "unchanged":
+        assert mopt_sets.cause_of(done["failed"]) == "prov.package_lock"

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from doctor.report.explain_text import render_explain
 from doctor.report.forms import CHECK_FORMS, write_check
+from doctor.report.load_html import to_load_html
 from doctor.report.machine import to_json
 from doctor.report.text import render_check, render_host
 
-from . import values
+from . import load_values, values
 
 FOLDER = Path(__file__).parent.parent / "data" / "golden"
 
@@ -22,6 +23,8 @@ GOLDEN = {
     "host-h200.json": to_json(values.H200),
     "host-mismatch.txt": render_host(values.MISMATCH_HOST).encode(),
     "host-nothing.txt": render_host(values.NOTHING).encode(),
+    "load-searched.html": to_load_html(load_values.SEARCHED),
+    "load-searched.json": to_json(load_values.SEARCHED),
     "explain-mismatch.json": to_json(values.EXPLAINED),
     "explain-mismatch.txt": render_explain(values.EXPLAINED, verbose=True).encode(),
 }

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from doctor.core.check import Case, fact_at
+from doctor.core.checks.told import is_unasked
 from doctor.core.claims.bus import no_gpu_on_bus, vfio_bound_all
 from doctor.core.claims.modules import module_loaded
-from doctor.core.host import Absent
 from doctor.core.views import gpu_is_likely, on_jetson, report
 
 _JETPACK = "on Jetson kernel and driver come with JetPack"
@@ -86,8 +86,6 @@ def asked(path: str, words: str) -> Callable[[Case], str]:
     """Skip where evidence never asked for a fact: foreign reports and older bundles hold no such thing."""
 
     def applies(case: Case) -> str:
-        fact = fact_at(case.host, path)
-        is_unasked = isinstance(fact, Absent) and fact.reason == "not_collected"
-        return f"{words}: not asked in this evidence" if is_unasked else ""
+        return f"{words}: not asked in this evidence" if is_unasked(fact_at(case.host, path)) else ""
 
     return applies

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import on_gpu_host, on_own_kernel
+from doctor.core.checks.applies import asked, on_gpu_host, on_own_kernel
 from doctor.core.claims.modules import (
     compiler_differs,
     compiler_unfit,
@@ -18,19 +18,20 @@ from doctor.core.host import known
 from doctor.core.versions import Dotted
 from doctor.core.views import driver_builds, loaded, nvidia_file
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "built_here"]
 
 
-def _with_dkms(case: Case) -> str:
-    """Skip where dkms builds no NVIDIA module: nothing is built on this host."""
-    return "" if dkms_registered(case).holds else "no NVIDIA module is built by dkms here"
+def built_here(case: Case) -> str:
+    """Skip where dkms builds no NVIDIA module: nothing is built on this host. What it did not say is open."""
+    return "no NVIDIA module is built by dkms here" if dkms_registered(case).holds is False else ""
 
 
 _HERE = (on_gpu_host, on_own_kernel)
-_BUILT_HERE = (*_HERE, _with_dkms)
+_DKMS = ("kernel.dkms",)
+_BUILT_HERE = (*_HERE, asked("kernel.dkms", "dkms"), built_here)
 
 
-@check("kernel.headers_version", "headers of the right kernel", applies=_BUILT_HERE)
+@check("kernel.headers_version", "headers of the right kernel", needs=_DKMS, applies=_BUILT_HERE)
 def headers_version(case: Case) -> Iterator[Outcome]:
     """Headers of a newer kernel than the running one look like headers, and build nothing for it."""
     release, other = known(case.host.kernel.release), headers_for_other(case)
@@ -46,7 +47,7 @@ def headers_version(case: Case) -> Iterator[Outcome]:
         yield warned(other.because, wanted=wanted, why=why)
 
 
-@check("kernel.compiler", "compiler of the kernel at hand", applies=_BUILT_HERE)
+@check("kernel.compiler", "compiler of the kernel at hand", needs=_DKMS, applies=_BUILT_HERE)
 def compiler(case: Case) -> Iterator[Outcome]:
     """A kernel takes options that its own compiler knows. Another one often does; a failed build shows."""
     unfit, differs = compiler_unfit(case), compiler_differs(case)
@@ -64,7 +65,7 @@ def compiler(case: Case) -> Iterator[Outcome]:
         yield passed("the same major version", wanted=wanted)
 
 
-@check("kernel.driver_builds", "driver knows the kernel", needs=("kernel.dkms",), applies=_BUILT_HERE)
+@check("kernel.driver_builds", "driver knows the kernel", needs=_DKMS, applies=_BUILT_HERE)
 def driver_builds_on(case: Case) -> Iterator[Outcome]:
     """Each branch builds on a kernel from some release on; an older one fails in dkms."""
     running, following = known(case.host.kernel.release), known(case.host.kernel.next_release)

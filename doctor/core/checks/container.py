@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import asked, not_jetson, on_gpu_host, outside_containers
+from doctor.core.checks.told import fact_untold
 from doctor.core.claims.cdi import cdi_specs, engine, kubernetes, operator_manages, toolkit_present
 from doctor.core.claims.container import (
     docker_is_snap,
@@ -18,6 +19,7 @@ from doctor.core.claims.container import (
     pods_get_runc,
     rootless_closed,
     toolkit_bulletins,
+    toolkit_mode_known,
     toolkit_mode_unfit,
     toolkit_packages,
     toolkit_parts_differ,
@@ -152,10 +154,9 @@ def no_cgroups(case: Case) -> Iterator[Outcome]:
     """`no-cgroups = true` is for rootless engines: under a rootful one the device stays closed."""
     seen, rootful = no_cgroups_seen(case), no_cgroups_rootful(case)
     wanted = "`no-cgroups = false` for engines that run as root"
-    if is_not_there(case.host.containers.toolkit_config):
-        yield skipped("the toolkit has no configuration here")
-    elif seen.holds is None:
-        yield skipped("the toolkit's configuration was not read")
+    config = case.host.containers.toolkit_config
+    if seen.holds is None or is_not_there(config):
+        yield _no_config(config)
     elif not seen.holds:
         yield passed("false, or left at its default")
     elif rootful.holds is None:
@@ -165,6 +166,10 @@ def no_cgroups(case: Case) -> Iterator[Outcome]:
         yield grave(case)(f"{seen.because}; {rootful.because}", wanted=wanted, why=why)
     else:
         yield passed("true, for a rootless engine")
+
+
+def _no_config(config: object) -> Outcome:
+    return fact_untold(config, "the toolkit's configuration", absent="the toolkit has no configuration here")
 
 
 @check("container.rootless", "rootless Docker can open devices", needs=_ENGINES, applies=on_engines)
@@ -201,18 +206,24 @@ def snap(case: Case) -> Iterator[Outcome]:
 
 @check("container.toolkit_mode", "toolkit mode fits the host", applies=(on_gpu_host, outside_containers))
 def toolkit_mode(case: Case) -> Iterator[Outcome]:
-    """`csv` is for Jetson, `cdi` needs a specification, and the driver must lie where `root` says."""
-    config, unfit = known(case.host.containers.toolkit_config), toolkit_mode_unfit(case)
+    """`csv` is for Jetson, `cdi` needs a specification; driver and ldconfig must lie where it says."""
+    config, unfit, mode = (
+        known(case.host.containers.toolkit_config),
+        toolkit_mode_unfit(case),
+        toolkit_mode_known(case),
+    )
     if config is None:
-        yield skipped("the toolkit has no configuration that was read")
+        yield _no_config(case.host.containers.toolkit_config)
     elif unfit.holds:
         yield grave(case)(unfit.because, subject=config.path, wanted="a mode and a driver root of this host")
     elif config.mode is None:
         yield skipped("no mode is set")
-    elif unfit.holds is None:
+    elif mode.holds is None:
         yield unknown(f"`{config.mode}`; whether it fits was not read", subject=config.path)
     elif config.mode in ("auto", "legacy", "cdi", "csv", "jit-cdi"):
-        yield passed(f"`{config.mode}`", subject=config.path)
+        note = (f"whether the toolkit takes ldconfig `{config.ldconfig}` is not known",)
+        why = note if unfit.holds is None else ()
+        yield passed(f"`{config.mode}`", subject=config.path, why=why)
     else:
         yield unknown(f"`{config.mode}` is newer than this edition, or a slip", subject=config.path)
 
@@ -236,7 +247,7 @@ def toolkit_advisory(case: Case) -> Iterator[Outcome]:
     """Security bulletins that name this release: a warning for the policy *harden*, else a note."""
     version, hits = known(case.host.containers.toolkit_version), toolkit_bulletins(case)
     if version is None:
-        yield skipped("the toolkit's version is not known, or it is not installed")
+        yield _no_version(case)
         return
     if not hits:
         yield passed(str(version))
@@ -245,6 +256,13 @@ def toolkit_advisory(case: Case) -> Iterator[Outcome]:
     why = tuple(f"bulletin {a.bulletin} names it: {', '.join(a.cves)}" for a in reversed(hits[-3:]))
     say = warned if case.goal.policy == "harden" else passed
     yield say(f"{version}; {len(hits)} bulletin(s) mended in {floor}", wanted=f"{floor} or newer", why=why)
+
+
+def _no_version(case: Case) -> Outcome:
+    fact = case.host.containers.toolkit_version
+    if is_not_there(fact) and toolkit_present(case):
+        return unknown("the toolkit is there, and nothing tells its release")
+    return fact_untold(fact, "the toolkit's release", absent="the toolkit is not installed")
 
 
 @check(
@@ -259,7 +277,9 @@ def driver_double_managed(case: Case) -> Iterator[Outcome]:
         why = ("whichever loads its module later wins, and the other's libraries no longer fit",)
         yield warned(claim.because, wanted="packages, or a driver container", why=why)
     elif claim.holds is None:
-        yield skipped("driver container or packages were not read")
+        root, packages = case.host.driver.container_root, case.host.packages
+        words = "neither was looked for"
+        yield fact_untold(packages if known(root) else root, "driver container or packages", absent=words)
     else:
         yield passed()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import not_jetson, not_wsl, on_gpu_host
+from doctor.core.checks.told import fact_untold
 from doctor.core.claims.listed import is_beside
 from doctor.core.claims.running import driver_in_container, nix_libcuda
 from doctor.core.host import Absent, CudaProbe, Library, Toolkit, is_not_there, known
@@ -81,8 +82,13 @@ def libcuda(case: Case) -> Iterator[Outcome]:
     """The libcuda that programs load belongs to the loaded driver, or is a newer compat library."""
     probe, driver = known(case.host.cuda.probe), known(case.host.driver.kernel_version)
     path, version = _libcuda(case, probe)
-    if version is None or driver is None:
-        yield skipped("libcuda or the driver has no version to compare")
+    if driver is None:
+        yield fact_untold(
+            case.host.driver.kernel_version, "the driver's version", absent="the module is not loaded"
+        )
+    elif version is None:
+        fact, words = case.host.driver.libraries, "libcuda has no version to compare"
+        yield skipped(words) if probe else fact_untold(fact, "the driver's libraries", absent=words)
     elif same_version(version, driver):
         yield passed(f"{version} from `{path}`")
     elif probe is not None and probe.result == 0:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import not_jetson, not_wsl, on_gpu_host, on_own_kernel, with_module
 from doctor.core.checks.listing import gpu_count, is_table
+from doctor.core.checks.told import fact_untold
 from doctor.core.claims.listed import HANDED_OVER, is_beside
 from doctor.core.claims.modules import module_loaded
 from doctor.core.claims.running import (
@@ -115,7 +116,8 @@ def flavour(case: Case) -> Iterator[Outcome]:
     """Blackwell and Grace Hopper need the open modules; Maxwell, Pascal and Volta the proprietary ones."""
     running = _running_flavour(case)
     if running is None:
-        yield skipped("no module whose flavour is known")
+        words = "no module whose flavour is known"
+        yield fact_untold(case.host.driver.flavour, "the module's flavour", absent=words)
         return
     for device in case.host.gpus_on_bus:
         allowed = case.matrix.open_module(device.device_id)
@@ -149,7 +151,8 @@ def branch(case: Case) -> Iterator[Outcome]:
     """Each GPU generation has a first driver branch, and old ones have a last one."""
     major = driver_major(case)
     if major is None:
-        yield skipped("no driver version is known")
+        fact, words = case.host.driver.kernel_version, "there is no driver"
+        yield fact_untold(fact, "the driver's version", absent=words)
         return
     for device in case.host.gpus_on_bus:
         yield _branch_outcome(case, device, major)
@@ -286,11 +289,15 @@ def install_source(case: Case) -> Iterator[Outcome]:
             wanted="all driver files from one source",
             why=("a runfile or hand-made installation beside packages: updates change half of it",),
         )
-    elif stray and libraries:
+    elif stray:
         why = (f"no package owns `{stray[0]}`: put there by hand, by a runfile or with the image",)
         yield passed("driver files without a package", why=why)
+    elif libraries and all(x.package is None for x in libraries):
+        yield skipped("which packages own the driver's files was not asked")
+    elif mine:
+        yield passed(f"packages such as `{mine[0]}`")
     else:
-        yield passed(f"packages such as `{mine[0]}`" if mine else "")
+        yield skipped("neither files nor packages of a driver are here")
 
 
 CHECKS = (

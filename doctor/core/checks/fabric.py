@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import asked, on_gpu_host, with_module
+from doctor.core.checks.told import fact_untold, gpu_untold
 from doctor.core.claims.fabric import (
     fabric_kind,
     fabric_manager_differs,
@@ -126,12 +127,23 @@ def nvlink5(case: Case) -> Iterator[Outcome]:
         yield passed(wanted=wanted)
 
 
-@check("fabric.state", "fabric ready for each GPU", applies=(on_gpu_host,))
+#: NVML's call, by its newer and older name.
+_INFO = ("gpu_fabric_info", "gpu_fabric_info_v")
+
+
+@check(
+    "fabric.state",
+    "fabric ready for each GPU",
+    needs=("driver.nvml|driver.smi",),
+    applies=(on_gpu_host,),
+)
 def state(case: Case) -> Iterator[Outcome]:
     """The driver's own word on each GPU that a fabric joins; *completed* is what CUDA waits for."""
     answered = report(case)
     gpus = [g for g in answered.gpus if g.fabric_state] if answered else []
-    if not gpus:
+    silent = [g for g in answered.gpus if not g.fabric_state and {*_INFO} & {*g.errors}] if answered else []
+    yield from (gpu_untold(gpu, *_INFO) for gpu in silent)
+    if not gpus and not silent:
         yield skipped("no GPU tells of a fabric")
     waits, unready = fabric_waits(case), dict(unready_states(case))
     for gpu in gpus:
@@ -212,8 +224,14 @@ def _links_outcome(row: NvlinkTotal, usual: int, *, is_joined: bool, is_split: b
 def not_needed(case: Case) -> Iterator[Outcome]:
     """Where there is no NVSwitch its failing is harmless: it finds nothing to do."""
     kind, unit = fabric_kind(case), manager_unit(case)
-    if kind not in ("none", "provider", "rack") or unit is None or unit.load != "loaded":
-        yield skipped("it is not installed, or needed, or nobody can tell")
+    if unit is None:
+        yield fact_untold(case.host.system.units, "systemd's units", absent="it is not installed")
+    elif unit.load != "loaded":
+        yield skipped("it is not installed")
+    elif kind is None:
+        yield unknown(f"`{unit.name}` is {unit.active}; whether NVSwitches join the GPUs was not read")
+    elif kind in ("switch", "nvlink5"):
+        yield skipped("it is needed here: see `fabric.manager`")
     elif unit.active == "active":
         yield passed(f"`{unit.name}` runs")
     else:

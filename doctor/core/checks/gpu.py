@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import answering, on_gpu_host
+from doctor.core.checks.told import gpu_untold
 from doctor.core.claims.bus import bar_fault, has_window, is_asleep
 from doctor.core.host import Gpu, PciDevice
 from doctor.core.views import messages, report, working_gpus, xid_counts
@@ -15,6 +16,9 @@ __all__ = ["CHECKS"]
 
 _ANSWER = ("driver.nvml|driver.smi",)
 _ON = (on_gpu_host, answering)
+#: NVML's calls, by their newer and older names.
+_REASONS = ("current_clocks_event_reasons", "current_clocks_throttle_reasons")
+_ACTIONS = ("gpu_recovery_action", "recovery_action")
 
 
 def _each(case: Case, judge_one: Callable[[Gpu], Outcome]) -> Iterator[Outcome]:
@@ -112,6 +116,10 @@ def row_remap(case: Case) -> Iterator[Outcome]:
         if gpu.remap_pending or gpu.retired_pages_pending:
             what = "a row remap" if gpu.remap_pending else "a page retirement"
             return failed(f"{what} waits for a GPU reset", subject=gpu.pci_address, wanted="nothing pending")
+        told = (gpu.remap_failure, gpu.remap_pending, gpu.retired_pages_pending)
+        if all(one is None for one in told):
+            words = "the card repairs no rows, or it was not told"
+            return gpu_untold(gpu, "remapped_rows", "retired_pages_pending_status", words=words)
         rows = (gpu.remapped_rows_correctable or 0) + (gpu.remapped_rows_uncorrectable or 0)
         return passed(f"{rows} row(s) remapped, nothing pending" if rows else "", subject=gpu.pci_address)
 
@@ -131,7 +139,11 @@ def ecc(case: Case) -> Iterator[Outcome]:
                 wanted="none",
                 why=("work that used that memory was lost; see `gpu.row_remap` for what follows",),
             )
-        return passed("none" if count == 0 else "no ECC counters", subject=gpu.pci_address)
+        if count is None:
+            return gpu_untold(
+                gpu, "total_ecc_errors", words="the card has no ECC counters, or it was not told"
+            )
+        return passed("none", subject=gpu.pci_address)
 
     yield from _each(case, one)
 
@@ -141,11 +153,16 @@ def pending_modes(case: Case) -> Iterator[Outcome]:
     """ECC and MIG modes that were set and wait for a reset."""
 
     def one(gpu: Gpu) -> Outcome:
-        pending = []
-        if None not in (gpu.ecc_mode, gpu.ecc_mode_pending) and gpu.ecc_mode_pending != gpu.ecc_mode:
-            pending.append("ECC")
-        if None not in (gpu.mig_mode, gpu.mig_mode_pending) and gpu.mig_mode_pending != gpu.mig_mode:
-            pending.append("MIG")
+        pairs = {
+            "ECC": (gpu.ecc_mode, gpu.ecc_mode_pending),
+            "MIG": (gpu.mig_mode, gpu.mig_mode_pending),
+        }
+        told = {name: pair for name, pair in pairs.items() if None not in pair}
+        pending = [name for name, (now, then) in told.items() if now != then]
+        if not told:
+            return gpu_untold(
+                gpu, "ecc_mode", "mig_mode", words="the card has no such modes, or it was not told"
+            )
         if pending:
             text = f"a change of {' and '.join(pending)} mode waits for a GPU reset"
             return warned(text, subject=gpu.pci_address, wanted="current and pending modes equal")
@@ -160,6 +177,8 @@ def temperature(case: Case) -> Iterator[Outcome]:
 
     def one(gpu: Gpu) -> Outcome:
         heat = f"{gpu.temperature_c} °C" if gpu.temperature_c is not None else ""
+        if gpu.clock_limits is None:
+            return gpu_untold(gpu, *_REASONS, words="what limits the clocks was not told")
         if "hw_thermal_slowdown" in gpu.clock_limits:
             text = f"hardware thermal slowdown is active{', ' + heat if heat else ''}"
             return failed(text, subject=gpu.pci_address, wanted="no thermal slowdown")
@@ -176,6 +195,8 @@ def power(case: Case) -> Iterator[Outcome]:
     """The power brake is the platform's emergency signal; a lowered limit is a choice and only noted."""
 
     def one(gpu: Gpu) -> Outcome:
+        if gpu.clock_limits is None:
+            return gpu_untold(gpu, *_REASONS, words="what limits the clocks was not told")
         if "hw_power_brake_slowdown" in gpu.clock_limits:
             text = "the platform asserts the power brake: clocks are cut"
             return failed(text, subject=gpu.pci_address, wanted="no power brake")
@@ -201,6 +222,8 @@ def recovery_action(case: Case) -> Iterator[Outcome]:
             return failed(
                 f"the driver asks for `{action}`", subject=gpu.pci_address, wanted="no recovery action"
             )
+        if not action:
+            return gpu_untold(gpu, *_ACTIONS, words="this driver cannot be asked, or it was not told")
         return passed(action, subject=gpu.pci_address)
 
     yield from _each(case, one)

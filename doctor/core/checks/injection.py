@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import asked, inside_container, on_gpu_host, outside_containers
 from doctor.core.checks.container import grave, on_engines
+from doctor.core.checks.told import fact_untold
 from doctor.core.claims.cdi import cdi_specs, cdi_unseen, driver_of_containers, stale_words
 from doctor.core.claims.container import (
     reload_loss_open,
@@ -115,7 +116,8 @@ def cgroup_devices(case: Case) -> Iterator[Outcome]:
     elif seen.holds:
         yield passed("`/dev/char` has links to the NVIDIA nodes")
     elif seen.holds is None:
-        yield skipped("how GPUs are given was not read")
+        words = "nothing tells how GPUs are given"
+        yield fact_untold(case.host.containers.toolkit_config, "the toolkit's configuration", absent=words)
     else:
         yield passed("the legacy hook is not used under systemd's cgroups")
 
@@ -136,6 +138,9 @@ def selinux(case: Case) -> Iterator[Outcome]:
         yield grave(case)(seen.because, wanted="no refusal of an NVIDIA device", why=(enforces.because,))
     elif seen.holds:
         yield passed(f"{mode}; a refusal was logged", why=(seen.because,))
+    elif seen.holds is None and enforces.holds is not False:
+        fact = case.host.containers.selinux_denials
+        yield fact_untold(fact, "the audit log", absent="there is no audit log")
     else:
         yield passed(f"{mode}, no refusal logged" if seen.holds is False else str(mode))
 

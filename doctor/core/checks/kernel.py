@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
-from doctor.core.checks.applies import on_gpu_host, on_own_kernel
+from doctor.core.checks.applies import asked, on_gpu_host, on_own_kernel
+from doctor.core.checks.build import built_here
 from doctor.core.claims.listed import HANDED_OVER, REFUSALS, is_beside
 from doctor.core.claims.modules import (
-    dkms_registered,
     is_enrolled,
     modprobe_missed,
     module_loaded,
@@ -63,12 +63,14 @@ def module_on_disk(case: Case) -> Iterator[Outcome]:
         yield unknown("the module directory was not read", wanted=wanted)
 
 
-@check("kernel.headers", "headers of the running kernel", applies=_HERE)
+@check(
+    "kernel.headers",
+    "headers of the running kernel",
+    needs=("kernel.dkms",),
+    applies=(*_HERE, asked("kernel.dkms", "dkms"), built_here),
+)
 def headers(case: Case) -> Iterator[Outcome]:
     """Needed only where DKMS must build: a failure when the module is missing for want of them."""
-    if dkms_registered(case).holds is not True:
-        yield skipped("no NVIDIA module is built by dkms here")
-        return
     yield from _headers_of(case, known(case.host.kernel.release), is_running=True)
 
 

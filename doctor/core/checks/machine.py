@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from doctor.core.check import Case, Outcome, check, passed, skipped, warned
+import msgspec
+
+from doctor.core.check import Case, Outcome, check, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host
+from doctor.core.checks.told import fact_untold
 from doctor.core.host import Gpu, is_not_there, known
 
 __all__ = ["CHECKS"]
@@ -72,7 +75,9 @@ def cgroup_limit(case: Case) -> Iterator[Outcome]:
     text = f"{limit / _GIB:.1f} GiB"
     if resources is not None and limit >= resources.memory_bytes:
         yield passed(f"{text}: more than the machine has")
-    elif largest and limit * 4 < largest:
+    elif not largest:
+        yield unknown(f"{text}; how much memory the GPUs have was not told")
+    elif limit * 4 < largest:
         why = ("weights and pinned buffers pass through host memory: the kernel kills what takes more",)
         wanted = f"a quarter of the GPU's {largest // _GIB} GiB"
         yield warned(text, wanted=wanted, why=why)
@@ -128,6 +133,12 @@ def clock(case: Case) -> Iterator[Outcome]:
         if synchronised is False
         else ()
     )
+    if source is None:
+        told = fact_untold(
+            case.host.machine.clocksource, "the clock source", absent="the kernel names no clock source"
+        )
+        yield msgspec.structs.replace(told, why=(*told.why, *note))
+        return
     is_slow = source in _SLOW_CLOCKS and case.virtualisation in ("bare_metal", "")
     if is_slow and known(case.host.system.architecture) == "x86_64":
         why = (
@@ -136,7 +147,7 @@ def clock(case: Case) -> Iterator[Outcome]:
         )
         yield warned(f"clock source {source}", wanted="tsc", why=why)
     else:
-        yield passed(f"clock source {source}" if source else "", why=note)
+        yield passed(f"clock source {source}", why=note)
 
 
 CHECKS = (memory, oom_kills, cgroup_limit, governor, numa, clock)

@@ -70,7 +70,7 @@ def unverified_repositories(case: Case) -> Iterator[Outcome]:
     applies=(on_gpu_host, not_wsl, not_jetson, with_module),
 )
 def driver_advisory(case: Case) -> Iterator[Outcome]:
-    """The release of the branch from which on no bulletin is open. Information."""
+    """The release of the branch from which on no bulletin is open: a warning for the policy *harden*."""
     driver = known(case.host.driver.kernel_version)
     if driver is None:
         yield skipped("no driver version is known")
@@ -89,7 +89,9 @@ def driver_advisory(case: Case) -> Iterator[Outcome]:
         )
         text = f"{driver} has {count} {open_rows[-1].bulletin}"
         why = f"mended in {max(fixes)}" if fixes else f"R{driver.major} got no correction"
-        yield passed(text, why=(why, *open_rows[-1].source[:1]))
+        wanted = f"{max(fixes)} or newer" if fixes else "a branch that gets corrections"
+        say = warned if case.goal.policy == "harden" else passed
+        yield say(text, wanted=wanted, why=(why, *open_rows[-1].source[:1]))
     else:
         yield passed(f"none for {driver} in matrix {case.matrix.edition.name}")
 
@@ -118,6 +120,9 @@ def device_nodes(case: Case) -> Iterator[Outcome]:
     foreign = [
         n for n in nodes if n.owner and n.owner.partition(":")[0] not in ("root", "0", "nobody", "65534")
     ]
+    if nodes and not any(n.owner for n in nodes):
+        yield skipped("who owns them was not told")
+        return
     for node in foreign:
         yield warned(f"owned by {node.owner}", subject=node.path, wanted="root")
     if not foreign:

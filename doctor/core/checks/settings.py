@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, passed, skipped, unknown, warned
 from doctor.core.checks.applies import answering, not_jetson, not_wsl, on_gpu_host, on_own_kernel, with_module
+from doctor.core.checks.told import fact_untold
 from doctor.core.claims.events import known_bug
 from doctor.core.claims.setup import driver_vendors, repositories_mixed
 from doctor.core.host import Gpu, ModprobeLine, known
@@ -66,16 +67,21 @@ def known_fault(case: Case) -> Iterator[Outcome]:
 def gsp_firmware(case: Case) -> Iterator[Outcome]:
     """Where a GPU runs with firmware of its own, that is the driver's; the open modules cannot do without."""
     answered, driver = report(case), known(case.host.driver.kernel_version)
+    driver = driver or (answered.driver_version if answered else None)
     for gpu in answered.gpus if answered else ():
-        yield _firmware_outcome(gpu, driver)
+        if driver is None:
+            fact, words = case.host.driver.kernel_version, "the driver has no version to compare"
+            yield fact_untold(fact, "the driver's version", absent=words, subject=gpu.pci_address)
+        else:
+            yield _firmware_outcome(gpu, driver)
 
 
-def _firmware_outcome(gpu: Gpu, driver: Dotted | None) -> Outcome:
+def _firmware_outcome(gpu: Gpu, driver: Dotted) -> Outcome:
     words = (gpu.gsp_firmware or "").strip()
     if not words[:1].isdigit():
         text = "it runs without GSP firmware" if words.upper() == "N/A" else "not told"
         return skipped(text, subject=gpu.pci_address)
-    if driver is None or same_version(Dotted(words), driver):
+    if same_version(Dotted(words), driver):
         return passed(words, subject=gpu.pci_address)
     why = ("module and firmware are loaded together: one of the two was exchanged on disk since",)
     return warned(words, subject=gpu.pci_address, wanted=f"GSP firmware {driver}", why=why)
@@ -97,7 +103,7 @@ def module_parameters(case: Case) -> Iterator[Outcome]:
             told = True
             yield passed(f"{name}={value[:80]}", subject=name, why=(meaning,))
     if not told:
-        yield passed("defaults" if values else "none were told")
+        yield passed("defaults") if values else skipped("the module told none")
 
 
 @check(
@@ -119,7 +125,7 @@ def options_in_force(case: Case) -> Iterator[Outcome]:
         why = (f"`{line.file}` says {value}; it takes effect when the module is loaded again",)
         yield passed(f"{name} is {values[name]}", subject=name, why=why)
     if not waiting:
-        yield passed("none differs from what is loaded")
+        yield passed("none differs from what is loaded") if values else skipped("the module told none")
 
 
 def _options(line: ModprobeLine) -> Iterator[tuple[str, str]]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, passed, skipped, warned
 from doctor.core.checks.applies import on_own_kernel
+from doctor.core.checks.told import fact_untold
 from doctor.core.claims.setup import duplicate_entries, entries_of_unread_keys, keyless_entries, lock_held
-from doctor.core.host import known
+from doctor.core.host import is_not_there, known
 from doctor.core.pattern import pattern
 from doctor.core.views import driver_major
 
@@ -67,11 +68,17 @@ def module_stream(case: Case) -> Iterator[Outcome]:
     """The dnf stream in force against the driver that is installed: the next update follows the stream."""
     streams = [s for s in known(case.host.machine.module_streams) or () if s.module == "nvidia-driver"]
     enabled, major = [s.stream for s in streams if s.state == "enabled"], driver_major(case)
+    if is_not_there(case.host.machine.module_streams):
+        yield skipped("dnf keeps no streams here")
+        return
     if not enabled:
         yield passed("no stream of `nvidia-driver` is enabled")
-        return
     for stream in enabled:
         branch = _BRANCH.fullmatch(stream)
+        if branch and major is None:
+            version, words = case.host.driver.userspace_version, f"stream `{stream}`, and no driver yet"
+            yield fact_untold(version, "the driver's version", absent=words, subject=stream)
+            continue
         if branch and major is not None and int(branch.group(1)) != major:
             why = ("`dnf update` moves the driver to the stream's branch",)
             text = f"stream `{stream}`, driver R{major}"
@@ -84,9 +91,10 @@ def module_stream(case: Case) -> Iterator[Outcome]:
 def reboot_required(case: Case) -> Iterator[Outcome]:
     """The package manager's mark. Information: whether the driver waits for it, other checks say."""
     packages = known(case.host.packages)
+    mark = packages.reboot_required if packages else case.host.packages
     due = known(packages.reboot_required) if packages else None
     if due is None:
-        yield skipped("not told")
+        yield fact_untold(mark, "the mark of a reboot", absent="nothing here keeps such a mark")
     elif due:
         yield passed("a reboot is due", why=("updated packages wait for it",))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import on_gpu_host, with_module
+from doctor.core.checks.told import fact_untold, has_failed, is_unasked
 from doctor.core.claims.bus import vfio_bound_all
 from doctor.core.claims.listed import REFUSALS
 from doctor.core.host import Filesystem, Known, StuckItem, is_untold, known
@@ -52,8 +53,11 @@ def nvidia_gpu(case: Case) -> Iterator[Outcome]:
 @check("system.collection", "everything answered in time")
 def collection(case: Case) -> Iterator[Outcome]:
     """Names each item that did not answer by its deadline, with where its process waited."""
-    stuck = case.host.collection.stuck
-    if not stuck:
+    taken = case.host.collection
+    stuck = taken.stuck
+    if not stuck and taken.root is None and not taken.boot_id:
+        yield skipped("this evidence does not say how it was collected")
+    elif not stuck:
         yield passed("no item was stuck")
     hint = "give it more time with `--timeout 60`; a process in state D waits inside the kernel"
     for number, item in enumerate(stuck):
@@ -81,7 +85,9 @@ def witnesses(case: Case) -> Iterator[Outcome]:
     }
     told = {who: version for who, version in versions.items() if version}
     if len(told) < 2:
-        yield skipped("fewer than two witnesses answered")
+        facts: tuple[object, ...] = (driver.kernel_version, driver.nvml, driver.smi)
+        silent = next((fact for fact in facts if has_failed(fact)), None)
+        yield fact_untold(silent, "one of the witnesses", absent="fewer than two witnesses answered")
         return
     first = next(iter(told.values()))
     if all(same_version(first, other) for other in told.values()):
@@ -129,7 +135,9 @@ def caller_paths(case: Case) -> Iterator[Outcome]:
     variables = case.host.system.environment
     path = variables.get("LD_LIBRARY_PATH", "")
     if not path:
-        yield passed("LD_LIBRARY_PATH is not set")
+        # The collector always tells the caller's PATH; a report that somebody pasted has no caller.
+        is_asked = variables or not is_unasked(case.host.cuda.probe_caller)
+        yield passed("LD_LIBRARY_PATH is not set") if is_asked else skipped("not asked in this evidence")
         return
     other = known(case.host.cuda.probe_caller)
     own = known(case.host.cuda.probe)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from doctor.core.check import Case, Outcome, check, failed, passed, skipped, unknown, warned
 from doctor.core.checks.applies import answering, not_jetson, not_wsl, on_gpu_host
+from doctor.core.checks.told import gpu_untold
 from doctor.core.claims.bus import is_asleep
-from doctor.core.claims.setup import is_laptop, is_prohibited, laptop_power_off, stuck_low
+from doctor.core.claims.setup import idles_at_work, is_laptop, is_prohibited, laptop_power_off, stuck_low
 from doctor.core.host import Gpu, known
 from doctor.core.views import report, working_gpus
 
@@ -34,15 +35,17 @@ def runtime_power(case: Case) -> Iterator[Outcome]:
     """Hybrid graphics of a laptop take a GPU's power; one that the driver put to sleep it wakes itself."""
     off, working = laptop_power_off(case), working_gpus(case)
     for device in case.host.gpus_on_bus:
-        state = device.power_state or "unknown"
+        state = device.power_state
         if device.address in working:
             note = ("it wakes when it is used",) if state.startswith("D3") else ()
-            yield passed(f"power state {state}", subject=device.address, why=note)
+            yield passed(f"power state {state}" if state else "it works", subject=device.address, why=note)
         elif off.holds and (device.address in off.because or len(case.host.gpus_on_bus) == 1):
             yield failed(off.because, subject=device.address, wanted="a GPU with power")
         elif is_asleep(device):
             text = "power state D3cold: asleep, or gone"
             yield unknown(text, subject=device.address, wanted="a GPU with power")
+        elif not state:
+            yield skipped("its power state was not told", subject=device.address)
         else:
             yield passed(f"power state {state}", subject=device.address)
 
@@ -70,8 +73,10 @@ def clocks(case: Case) -> Iterator[Outcome]:
         if fault:
             return warned(fault, subject=gpu.pci_address, wanted="clocks that rise with the load")
         if gpu.utilisation_percent is None or gpu.clock_sm_mhz is None:
-            return skipped("load or clocks were not told", subject=gpu.pci_address)
+            return gpu_untold(gpu, "utilization_rates", "clock_info", words="load or clocks were not told")
         text = f"{gpu.clock_sm_mhz} MHz at {gpu.utilisation_percent} % load"
+        if gpu.clock_limits is None and idles_at_work(gpu):
+            return unknown(f"{text}; why the clocks are low was not told", subject=gpu.pci_address)
         return passed(text, subject=gpu.pci_address)
 
     yield from _each(case, one)
@@ -93,6 +98,8 @@ def compute_mode(case: Case) -> Iterator[Outcome]:
         if mode.startswith("exclusive"):
             why = ("it takes one CUDA process: a second one gets error 46 or 201, unless MPS shares it",)
             return passed(f"compute mode is {mode}", subject=gpu.pci_address, why=why)
+        if not mode:
+            return gpu_untold(gpu, "compute_mode")
         return passed(mode, subject=gpu.pci_address)
 
     yield from _each(case, one)
@@ -105,7 +112,7 @@ def memory_in_use(case: Case) -> Iterator[Outcome]:
     def one(gpu: Gpu) -> Outcome:
         used, total = gpu.memory_used_bytes, gpu.memory_bytes
         if used is None or not total:
-            return skipped("not told", subject=gpu.pci_address)
+            return gpu_untold(gpu, "memory_info")
         text = f"{used // _MIB} of {total // _MIB} MiB"
         names = [f"{p.name or 'a process'} (pid {p.pid})" for p in (gpu.processes or ())[:4]]
         is_much = used * 10 > total
@@ -121,7 +128,7 @@ def ecc_mode(case: Case) -> Iterator[Outcome]:
 
     def one(gpu: Gpu) -> Outcome:
         if gpu.ecc_mode is None:
-            return skipped("the card has no ECC, or it was not told", subject=gpu.pci_address)
+            return gpu_untold(gpu, "ecc_mode", words="the card has no ECC, or it was not told")
         if gpu.ecc_mode:
             return passed("on", subject=gpu.pci_address)
         return passed("off", subject=gpu.pci_address, why=("memory errors of this card stay unseen",))
@@ -138,7 +145,7 @@ def persistence(case: Case) -> Iterator[Outcome]:
     is_daemon = unit is not None and unit.active == "active"
     for gpu in answered.gpus if (answered := report(case)) else ():
         if gpu.persistence_mode is None and not is_daemon:
-            yield skipped("not told", subject=gpu.pci_address)
+            yield gpu_untold(gpu, "persistence_mode")
         elif gpu.persistence_mode or is_daemon:
             yield passed("on", subject=gpu.pci_address)
         else:

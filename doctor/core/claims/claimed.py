@@ -77,7 +77,9 @@ def clock_limit(name: str, words: str) -> Claim:
         answered = report(case)
         if answered is None or not answered.gpus:
             return UNTOLD
-        hit = [g.pci_address for g in answered.gpus if name in g.clock_limits]
-        return either(bool(hit), f"{words}: {', '.join(hit)}")
+        hit = [g.pci_address for g in answered.gpus if name in (g.clock_limits or ())]
+        if hit:
+            return yes(f"{words}: {', '.join(hit)}")
+        return no() if all(g.clock_limits is not None for g in answered.gpus) else UNTOLD
 
     return claim

@@ -38,6 +38,8 @@ __all__ = [
     "shm_small",
     "shm_total_bytes",
     "toolkit_bulletins",
+    "toolkit_ldconfig_unfit",
+    "toolkit_mode_known",
     "toolkit_mode_unfit",
     "toolkit_named",
     "toolkit_packages",
@@ -190,10 +192,14 @@ def _gives_by_cdi(case: Case, name: str) -> bool:
 
 def _makes_cdi_itself(case: Case, version: Dotted) -> bool:
     """From the release on whose row says so (jit-cdi), mode `auto` takes CDI."""
-    rows = [
-        t for t in case.matrix.edition.tools if t.component == "container-toolkit" and "jit-cdi" in t.changes
-    ]
-    return bool(rows) and version >= min(row.version for row in rows)
+    return bool(_is_since(case, version, "jit-cdi"))
+
+
+def _is_since(case: Case, version: Dotted | None, word: str) -> bool | None:
+    """Whether a toolkit is of the release whose row names a change, or newer; None: not known."""
+    tools = case.matrix.edition.tools
+    rows = [t.version for t in tools if t.component == "container-toolkit" and word in t.changes]
+    return version >= min(rows) if rows and version is not None else None
 
 
 def reload_loss_open(case: Case) -> Claimed:
@@ -302,7 +308,40 @@ def engine_config_faulty(case: Case) -> Claimed:
 
 
 def toolkit_mode_unfit(case: Case) -> Claimed:
-    """The toolkit's configuration cannot be read, or sets a mode that does not work on this host."""
+    """The toolkit's configuration cannot be read, or sets what does not work on this host."""
+    mode, ldconfig = toolkit_mode_known(case), toolkit_ldconfig_unfit(case)
+    if mode.holds or ldconfig.holds:
+        return mode if mode.holds else ldconfig
+    return no() if mode.holds is False and ldconfig.holds is False else UNTOLD
+
+
+def toolkit_ldconfig_unfit(case: Case) -> Claimed:
+    """The program that is to write library caches is not on this host, or the toolkit refuses to take it.
+
+    A path with `@` is the host's. From one release on others are refused, and the name without `.real` stands
+    in for the one with it.
+    """
+    fact = case.host.containers.toolkit_config
+    config, version = known(fact), known(case.host.containers.toolkit_version)
+    if config is None:
+        return no() if is_not_there(fact) else UNTOLD
+    value = config.ldconfig or ""
+    if not value or config.allows_ldconfig_of_image or (config.root or "").startswith(_OPERATOR_ROOT):
+        return no()
+    if not value.startswith("@"):
+        words = f"`{config.path}` sets ldconfig `{value}`, without `@`: toolkit {version} refuses it"
+        is_refused = _is_since(case, version, "host-relative")
+        return UNTOLD if is_refused is None else either(is_refused, words)
+    there = config.ldconfig_there
+    if there is None:
+        return UNTOLD
+    if not there:
+        return yes(f"`{config.path}` sets ldconfig `{value}`, and it is not on this host")
+    return no() if value[1:] in there or _is_since(case, version, "ldconfig.real") else UNTOLD
+
+
+def toolkit_mode_known(case: Case) -> Claimed:
+    """The toolkit's configuration cannot be read, or sets a mode or root that does not work here."""
     fact = case.host.containers.toolkit_config
     config = known(fact)
     if config is None:

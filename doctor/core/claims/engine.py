@@ -20,7 +20,8 @@ def wrong(*words: str, about: str = "") -> Claim:
         bad = [fit for fit in found if fit.answer in ("no", "warn")]
         if bad:
             return yes("; ".join(dict.fromkeys(fit.found for fit in bad)))
-        return UNTOLD if any(fit.answer == "unknown" for fit in found) else no()
+        good = next((fit.found for fit in found if fit.answer == "yes"), "")
+        return UNTOLD if any(fit.answer == "unknown" for fit in found) else no(good)
 
     return claim
 
@@ -59,3 +60,5 @@ ENGINE_CLAIMS: dict[str, Claim] = {
     "triton_build_impossible": wrong("compiler", "headers"),
     "open_files_limited": wrong("open_files"),
 }
+#: Those that a host and a container have nothing to say about.
+OF_ENVIRONMENTS = frozenset(ENGINE_CLAIMS) - {"runtime_needs_newer_driver"}

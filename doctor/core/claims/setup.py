@@ -96,15 +96,19 @@ _NO_REASON = frozenset(("gpu_idle", "none", "display_clock_setting"))
 _BUSY_PERCENT = 80
 
 
+def idles_at_work(gpu: Gpu) -> bool:
+    """Whether a busy GPU runs at clocks like those at rest, for whatever reason."""
+    load, now, most = gpu.utilisation_percent, gpu.clock_sm_mhz, gpu.clock_sm_max_mhz
+    return not (load is None or now is None or not most or load < _BUSY_PERCENT or now * 3 > most)
+
+
 def stuck_low(gpu: Gpu) -> str:
     """What shows that a busy GPU stays at idle clocks for no reason that the driver names; empty else."""
-    load, now, most = gpu.utilisation_percent, gpu.clock_sm_mhz, gpu.clock_sm_max_mhz
-    if load is None or now is None or not most or load < _BUSY_PERCENT or now * 3 > most:
-        return ""
-    if set(gpu.clock_limits) - _NO_REASON:
+    if not idles_at_work(gpu) or gpu.clock_limits is None or set(gpu.clock_limits) - _NO_REASON:
         return ""
     state = f" in {gpu.performance_state}" if gpu.performance_state else ""
-    return f"{now} of {most} MHz{state} at {load} % load, and the driver names no reason"
+    clocks = f"{gpu.clock_sm_mhz} of {gpu.clock_sm_max_mhz} MHz{state}"
+    return f"{clocks} at {gpu.utilisation_percent} % load, and the driver names no reason"
 
 
 def clocks_stuck(case: Case) -> Claimed:
@@ -113,7 +117,8 @@ def clocks_stuck(case: Case) -> Claimed:
     for gpu in gpus:
         if fault := stuck_low(gpu):
             return yes(f"{gpu.pci_address}: {fault}")
-    return no() if gpus and all(g.utilisation_percent is not None for g in gpus) else UNTOLD
+    told = [g.utilisation_percent is not None and g.clock_limits is not None for g in gpus]
+    return no() if told and all(told) else UNTOLD
 
 
 # --- headers --------------------------------------------------------------------------------------

@@ -245,7 +245,9 @@ def _provided(question: Question, name: str) -> set[int]:
 def libcuda(question: Question) -> Iterator[Fit]:
     """The driver brings libcuda; one inside the environment is found before it and is of another version."""
     environment = question.environment
-    if environment.libcuda and environment.prefix != "/usr":
+    if environment.is_listed and (not environment.libcuda or environment.prefix == "/usr"):
+        yield yes("libcuda-inside", "cuda-compat", "no libcuda of its own lies in it")
+    elif environment.libcuda and environment.prefix != "/usr":
         found = f"a libcuda of its own lies at `{environment.libcuda[0]}`"
         wanted = "the libcuda of the driver alone"
         source = sources(question, rules=("fwd-compat", "fwd-compat-build"))

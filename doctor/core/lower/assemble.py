@@ -14,6 +14,7 @@ from doctor.core.lower.libraries import cuda, dcgm, library_parts, tensorrt
 from doctor.core.lower.ready import bootstrap, driver_set, kernel, repositories, repository_file
 from doctor.core.lower.refusals import refusals
 from doctor.core.lower.serve import container, engine, lock
+from doctor.core.lower.signs import signs
 from doctor.core.rows.install import Part
 from doctor.core.stages import CapsuleSpec, PlanHead, Stage, TargetHost, Variables
 
@@ -45,6 +46,7 @@ def lower(ground: Ground) -> Variables:
         ),
         mopt_target=_target(ground),
         mopt_refusals=refused,
+        mopt_signs=signs(ground),
         mopt_capsule=_capsule(ground, stages) if stages else CapsuleSpec(),
         mopt_stages=stages,
     )
@@ -109,8 +111,12 @@ def _capsule(ground: Ground, stages: tuple[Stage, ...]) -> CapsuleSpec:
     for stage in stages:
         files.update(entry.path for entry in stage.files)
         files.update(pin.file for pin in stage.pins)
-        files.update(one.config for one in stage.containers if one.engine != "podman")
-        files.update(one.descriptor for one in stage.environments)
+        for one in stage.containers:
+            files.update(
+                path for path in (one.config, one.drop_in) if path and not path.startswith("/var/run/")
+            )
+        for environment in stage.environments:
+            files.update((environment.path, environment.descriptor))
         for repository in stage.repositories:
             files.update((repository_file(repository), *repository.conflicting_files))
             if repository.key is not None:

@@ -10,6 +10,7 @@ import msgspec
 from doctor.core.goal import Goal, parse_goal
 from doctor.core.host import Host, known
 from doctor.core.lower.catalogue import Catalogue
+from doctor.core.lower.pins import Pin
 from doctor.core.matrix import Matrix
 from doctor.core.rows.install import Origin
 from doctor.core.stack import StackReport
@@ -40,6 +41,8 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     index_url: str = ""
     extra_index_url: str = ""
     wheelhouse: str = ""
+    engine_locks: dict[str, tuple[Pin, ...]] = {}
+    """File -> the pins in it, for the engine that it has among them."""
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -18,18 +18,34 @@ from doctor.core.matrix import Matrix
 from doctor.core.rows.install import ForeignPackage
 from doctor.core.stages import Refusal
 
-__all__ = ["installed_origins", "is_key_enrolled", "machine_refusals", "refusals"]
+__all__ = [
+    "OWNERS",
+    "RUNFILE_WAY_OUT",
+    "TWO_OWNERS_WAY_OUT",
+    "installed_origins",
+    "is_key_enrolled",
+    "machine_refusals",
+    "refusals",
+]
 
 #: In the subject of a machine owner key: Ubuntu's own, and that of upstream's dkms.
 _KEY_WORDS = ("secure boot module signature key", "dkms module signing key")
 
 #: Whose driver it is -> the cause.
-_OWNERS = {
+OWNERS = {
     "dgx-os": "plan.dgx_os",
     "jetpack": "plan.jetson",
     "vgpu-guest": "vgpu.wrong_driver_type",
     "windows": "container.wsl_linux_driver_shadow",
 }
+
+TWO_OWNERS_WAY_OUT = (
+    "change the driver's version in the operator's ClusterPolicy; or set `driver.enabled=false` there,"
+    " drain the node, and plan again"
+)
+RUNFILE_WAY_OUT = (
+    "take it away with its own `nvidia-uninstall --silent` while no module is loaded, then plan again"
+)
 
 
 def refusals(ground: Ground) -> tuple[Refusal, ...]:
@@ -55,7 +71,7 @@ def _owner(ground: Ground) -> Iterator[Refusal]:
     kind = {"dgx_os": "dgx-os", "jetson": "jetpack"}.get(platform, ground.target.driver_kind)
     row = next((row for row in ground.matrix.edition.owners if row.driver_kind == kind), None)
     if row is not None:
-        yield Refusal(cause=_OWNERS[row.driver_kind], text=row.fact, way_out=row.instead)
+        yield Refusal(cause=OWNERS[row.driver_kind], text=row.fact, way_out=row.instead)
 
 
 def _place(ground: Ground) -> Iterator[Refusal]:
@@ -117,8 +133,7 @@ def _containers(ground: Ground) -> Iterator[Refusal]:
         yield Refusal(
             cause="container.driver_double_managed",
             text=f"{where}; a driver of the host beside it would fight with it for the modules",
-            way_out="change the driver's version in the operator's ClusterPolicy; or set"
-            " `driver.enabled=false` there, drain the node, and plan again",
+            way_out=TWO_OWNERS_WAY_OUT,
         )
 
 
@@ -135,8 +150,7 @@ def _runfile(ground: Ground) -> Iterator[Refusal]:
         yield Refusal(
             cause="driver.mixed_install_sources",
             text=f"no package owns `{min(stray)}`: the driver was installed by a .run file or by hand",
-            way_out="take it away with its own `nvidia-uninstall --silent` while no module is loaded,"
-            " then plan again",
+            way_out=RUNFILE_WAY_OUT,
         )
 
 

@@ -6,6 +6,8 @@ from doctor.core.host import known
 from doctor.core.host_container import ContainerEngine
 from doctor.core.lower.ground import Ground
 from doctor.core.lower.packages import names_of, transaction, unlocked, wanted_of
+from doctor.core.lower.pins import lock_of
+from doctor.core.rows.install import PackageSet
 from doctor.core.stages import (
     ContainerRuntime,
     EngineEnvironment,
@@ -14,6 +16,7 @@ from doctor.core.stages import (
     Stage,
     Verify,
 )
+from doctor.errors import UsageError
 
 __all__ = ["container", "engine", "lock"]
 
@@ -25,28 +28,35 @@ _RUNTIMES = {
         engine="docker", mode="runtime", config="/etc/docker/daemon.json", unit="docker"
     ),
     "containerd": ContainerRuntime(
-        engine="containerd", mode="runtime", config="/etc/containerd/config.toml", unit="containerd"
+        engine="containerd",
+        mode="runtime",
+        config="/etc/containerd/config.toml",
+        drop_in="/etc/containerd/conf.d/99-nvidia.toml",
+        unit="containerd",
     ),
+    # CRI-O reads `crio.conf.d`; 1.18 and 1.19 of the toolkit write `conf.d` where nobody says otherwise.
     "crio": ContainerRuntime(
-        engine="crio", mode="runtime", config="/etc/crio/conf.d/99-nvidia.toml", unit="crio"
+        engine="crio",
+        mode="runtime",
+        config="/etc/crio/crio.conf",
+        drop_in="/etc/crio/crio.conf.d/99-nvidia.toml",
+        unit="crio",
     ),
-    "podman": ContainerRuntime(engine="podman", mode="cdi", config="/var/run/cdi/nvidia.yaml"),
 }
+#: Memory: a unit of the toolkit writes it at every boot. Where there is no such unit the other one lasts.
+_CDI_AT_BOOT, _CDI_LASTING = "/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.yaml"
 #: As goals name them.
 _COMPONENTS = {"docker": "docker", "containerd": "containerd", "podman": "podman", "cri-o": "crio"}
 
-#: Left from older guides; both hide what the toolkit writes now.
-_STALE = (
-    FileEntry(path="/etc/cdi/nvidia.yaml", state="absent"),
-    FileEntry(path="/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", state="absent"),
-)
+#: Left from older guides; they hide what the toolkit writes now.
+_HOOK = FileEntry(path="/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", state="absent")
 
 
 def container(ground: Ground) -> Stage:
     """The toolkit's packages at one version, and each engine that is there wired to it."""
     version = ground.version("container-toolkit")
     if not version:
-        return Stage(id="container")
+        return _refreshed(ground)
     row = ground.catalogue.set_of("container-toolkit", version)
     wanted = wanted_of(ground, row, version)
     packages = transaction(
@@ -56,19 +66,39 @@ def container(ground: Ground) -> Stage:
         beside=names_of(ground, row, version),
         why=f"container toolkit {version}, as one set",
     )
-    runtimes = tuple(_RUNTIMES[name] for name in _engines(ground))
+    runtimes = tuple(_RUNTIMES.get(name) or _podman(row) for name in _engines(ground))
+    stale = (FileEntry(path=_CDI_LASTING, state="absent"), _HOOK) if row.units else (_HOOK,)
     return Stage(
         id="container",
         why=(f"container toolkit {version}", *(f"{one.engine}: {one.mode}" for one in runtimes)),
         unlock=unlocked(ground, packages),
         packages=packages,
-        files=_STALE if any(one.mode == "cdi" for one in runtimes) else (),
-        services=Services(restart=tuple(one.unit for one in runtimes if one.unit)),
+        files=stale if any(one.mode == "cdi" for one in runtimes) else (),
+        services=Services(restart=tuple(one.unit for one in runtimes if one.unit), enable=row.units),
         containers=runtimes,
         verify=(
             *(Verify(kind="package_version", subject=p.name, want=p.version) for p in wanted),
             *_wired(runtimes),
         ),
+    )
+
+
+def _podman(row: PackageSet) -> ContainerRuntime:
+    return ContainerRuntime(engine="podman", mode="cdi", config=_CDI_AT_BOOT if row.units else _CDI_LASTING)
+
+
+def _refreshed(ground: Ground) -> Stage:
+    """The toolkit stays. A new driver leaves a CDI file behind that names the old one's libraries."""
+    toolkit = ground.target.version("container-toolkit")
+    row = ground.catalogue.find("container-toolkit", toolkit) if toolkit and ground.driver else None
+    if row is None or "podman" not in _engines(ground):
+        return Stage(id="container")
+    podman = _podman(row)
+    return Stage(
+        id="container",
+        why=("podman's CDI file names the new driver",),
+        containers=(podman,),
+        verify=_wired((podman,)),
     )
 
 
@@ -82,7 +112,7 @@ def _engines(ground: Ground) -> tuple[str, ...]:
     return tuple(
         engine.name
         for engine in sorted(found, key=lambda one: one.name)
-        if engine.name in _RUNTIMES and not _only_docker_uses(engine, names) and not engine.is_snap
+        if engine.name in _COMPONENTS.values() and not _only_docker_uses(engine, names) and not engine.is_snap
     )
 
 
@@ -94,10 +124,14 @@ def _only_docker_uses(engine: ContainerEngine, names: frozenset[str]) -> bool:
 
 
 def _wired(runtimes: tuple[ContainerRuntime, ...]) -> tuple[Verify, ...]:
-    return tuple(
-        Verify(kind="json_key", subject=f"{one.config}:runtimes.nvidia", why="docker knows the runtime")
-        for one in runtimes
-        if one.engine == "docker"
+    docker = (one for one in runtimes if one.engine == "docker")
+    podman = (one for one in runtimes if one.engine == "podman")
+    return (
+        *(
+            Verify(kind="json_key", subject=f"{one.config}:runtimes.nvidia", why="docker knows the runtime")
+            for one in docker
+        ),
+        *(Verify(kind="file_exists", subject=one.config, why="podman reads its devices") for one in podman),
     )
 
 
@@ -113,6 +147,7 @@ def engine(ground: Ground) -> Stage:
     if not names or ground.stack.delivery != "venv":
         why = ("the engine runs in a container: no environment on the host",) if names else ()
         return Stage(id="engine", why=why)
+    _refuse_strange_locks(ground, names)
     environments = tuple(_environment(ground, name) for name in names)
     row = ground.catalogue.find("mpi") if "tensorrt-llm" in names else None
     packages = (
@@ -130,6 +165,16 @@ def engine(ground: Ground) -> Stage:
     )
 
 
+def _refuse_strange_locks(ground: Ground, names: list[str]) -> None:
+    """A lock that no engine of the plan stands in would be passed over in silence."""
+    for where, pins in ground.choices.engine_locks.items():
+        if not any(pin.name in names for pin in pins):
+            raise UsageError(
+                f"`{where}` has none of the plan's engines: {', '.join(names)}",
+                hints=("a lock is that of one engine, with it among the pins",),
+            )
+
+
 def _environment(ground: Ground, name: str) -> EngineEnvironment:
     version = ground.stack.components[name]
     import_name, timeout_s = _ENGINES[name]
@@ -140,7 +185,7 @@ def _environment(ground: Ground, name: str) -> EngineEnvironment:
         version=version,
         python=ground.stack.components.get("python", ""),
         path=f"{ground.choices.engine_root}/{label}",
-        requirements=f"{name}=={version}\n",
+        requirements=lock_of(ground.choices.engine_locks, name, version) or f"{name}=={version}\n",
         index_url=ground.choices.index_url,
         extra_index_url=ground.choices.extra_index_url,
         wheelhouse=ground.choices.wheelhouse,

@@ -5,6 +5,11 @@ import os
 import re
 import subprocess
 
+try:
+    from ansible.module_utils import mopt_foresee
+except ImportError:
+    import mopt_foresee
+
 __all__ = ["Apt", "Failed"]
 
 ENVIRONMENT = {
@@ -130,7 +135,7 @@ class Apt:
     def _words(request, present):
         """Everything that has a version is named, so that nothing else may be chosen for it."""
         words = []
-        for want in request["install"]:
+        for want in request["install"] + request.get("with", []):
             version = want.get("version") or ""
             if present.get(want["name"]) == (version,):
                 words.append(want["name"] + "=" + version)
@@ -140,7 +145,7 @@ class Apt:
                 words.append(want["name"] + "=" + version)
             elif not present.get(want["name"]):
                 words.append(want["name"])
-        return words + [name + "-" for name in request["remove"] if present.get(name)]
+        return words + [name + "-" for name in request["remove"] + request.get("also_gone", []) if present.get(name)]
 
     def simulate(self, request, present):
         """The changes that apt would make. Raises Failed."""
@@ -154,11 +159,26 @@ class Apt:
                 found[name] = {"name": name, "before": " ".join(present.get(name, ())) or old or "", "after": after}
         return [found[name] for name in sorted(found)]
 
+    def foresee(self, foreseen, folder):
+        """From now on the plan's repositories are seen, too, for a simulation. Raises Failed when one cannot be read."""
+        self.options += mopt_foresee.apt_options(foreseen, folder, self.root)
+        if foreseen["repositories"]:
+            self._read(*mopt_foresee.apt_update(folder))
+
+    def update_apart(self, folder):
+        """Reads all lists anew into the folder of a simulation; those of the host stay as they are. Raises Failed."""
+        if not os.path.isdir(folder):
+            self.foresee({"repositories": [], "pins": []}, folder)
+        self._read("-o", "APT::Update::Error-Mode=any", "update")
+
     # --- doing it ---------------------------------------------------------------------------------
 
     def update(self):
         """Reads the package lists anew. Raises Failed when one of them cannot be had: an old one misleads."""
-        text = self._run(self._get("-o", "APT::Update::Error-Mode=any", "update"))
+        return self._read("-o", "APT::Update::Error-Mode=any", "update")
+
+    def _read(self, *words):
+        text = self._run(self._get(*words))
         if re.search(r"^(?:W: Failed to fetch|E: )", text, re.M):
             raise Failed(text)
         return text

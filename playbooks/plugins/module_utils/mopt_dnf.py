@@ -14,6 +14,11 @@ import subprocess
 import time
 import traceback
 
+try:
+    from ansible.module_utils import mopt_foresee
+except ImportError:
+    import mopt_foresee
+
 __all__ = ["Dnf", "Failed"]
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": "/root"}
@@ -40,6 +45,7 @@ class Dnf:
         self.lock_timeout_s = lock_timeout_s
         self.log = log
         self.environment = dict(ENVIRONMENT)
+        self.foreseen = None
         if path:
             self.environment["PATH"] = path
 
@@ -124,6 +130,8 @@ class Dnf:
             conf.pluginconfpath = [os.path.join(self.root, "etc/dnf/plugins")]
         for key, value in self.options.items():
             setattr(conf, key, value)
+        if self.foreseen:
+            conf.reposdir = [self.foreseen[0]]
         conf.substitutions.update_from_etc(installroot=self.root, varsdir=conf.varsdir)
         conf.substitutions["releasever"] = dnf.rpm.detect_releasever(self.root) or "9"
         # Only what is in the plan goes, and nothing else takes the place of a version that it names.
@@ -137,13 +145,27 @@ class Dnf:
         base.read_all_repos()
         base.configure_plugins()
         for repo in base.repos.iter_enabled():
-            repo.skip_if_unavailable = repo.skip_if_unavailable and not refresh
+            is_new = self.foreseen is not None and repo.id in self.foreseen[1]
+            repo.skip_if_unavailable = repo.skip_if_unavailable and not refresh and not is_new
+            if is_new:
+                repo.basecachedir = self.foreseen[2]
             if refresh:
                 repo._repo.expire()
         return base
 
     def _guarded(self, act):
-        """Runs an act of dnf in a child: libdnf takes its plugins once a process. What scriptlets print goes to the log."""
+        """Runs an act of dnf apart, again while another process holds dnf's lock, for as long as the request waits."""
+        end = time.time() + self.lock_timeout_s
+        while True:
+            answer = self._apart(act)
+            if "failed" not in answer:
+                return answer["value"]
+            if not answer["failed"].startswith("LockError: ") or time.time() > end:
+                raise Failed(answer["failed"], unknown=answer["unknown"])
+            time.sleep(2)
+
+    def _apart(self, act):
+        """An act of dnf in a child: libdnf takes its plugins once a process. What scriptlets print goes to the log."""
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
@@ -168,28 +190,22 @@ class Dnf:
         os.waitpid(child, 0)
         if not text:
             raise Failed("dnf's process ended without an answer: it was killed, or ran out of memory")
-        answer = json.loads(text)
-        if "failed" in answer:
-            raise Failed(answer["failed"], unknown=answer["unknown"])
-        return answer["value"]
+        return json.loads(text)
 
-    def _caught(self, act):
-        """Waits for dnf's lock, and turns what it raises into Failed."""
+    @staticmethod
+    def _caught(act):
+        """Turns what dnf raises into Failed."""
         import dnf.exceptions
         import libdnf
 
-        end = time.time() + self.lock_timeout_s
-        while True:
-            try:
-                return act()
-            except dnf.exceptions.LockError as fault:
-                if time.time() > end:
-                    raise Failed("LockError: %s" % fault)
-                time.sleep(2)
-            except (dnf.exceptions.MarkingErrors, dnf.exceptions.MarkingError) as fault:
-                raise Failed(str(fault), unknown=True)
-            except (dnf.exceptions.Error, libdnf.error.Error, OSError, RuntimeError) as fault:
-                raise Failed("%s: %s" % (type(fault).__name__, fault))
+        try:
+            return act()
+        except dnf.exceptions.LockError as fault:
+            raise Failed("LockError: %s" % fault)
+        except (dnf.exceptions.MarkingErrors, dnf.exceptions.MarkingError) as fault:
+            raise Failed(str(fault), unknown=True)
+        except (dnf.exceptions.Error, libdnf.error.Error, OSError, RuntimeError) as fault:
+            raise Failed("%s: %s" % (type(fault).__name__, fault))
 
     def _resolved(self, request, present):
         import dnf.exceptions
@@ -198,20 +214,21 @@ class Dnf:
         base.conf.install_weak_deps = bool(request.get("weak"))
         base.conf.localpkg_gpgcheck = True
         base.fill_sack(load_system_repo=True)
-        _foresee_streams(base, request.get("streams") or ())
+        mopt_foresee.enable_streams(base, request.get("streams") or ())
         local = {w["name"]: w["file"] for w in request["install"] if w.get("file") and not _met(w, present)}
         packages = base.add_remote_rpms([local[n] for n in sorted(local)], strict=True) if local else []
         # Local files come first: with a job there already dnf adds none.
         for package in packages:
             base.package_install(package, strict=True)
-        for name in request["remove"]:
+        gone = request["remove"] + request.get("also_gone", [])
+        for name in gone:
             if present.get(name):
                 base.remove(name)
-        for want in request["install"]:
+        for want in request["install"] + request.get("with", []):
             if want["name"] not in local and not _met(want, present):
                 base.install("-".join(p for p in (want["name"], want.get("version")) if p), strict=True)
         try:
-            base.resolve(allow_erasing=bool(request["remove"]) or bool(request.get("allow_downgrade")))
+            base.resolve(allow_erasing=bool(gone) or bool(request.get("allow_downgrade")))
         except dnf.exceptions.DepsolveError as fault:
             raise Failed(str(fault))
         return base
@@ -242,8 +259,17 @@ class Dnf:
                 return changes
             finally:
                 base.close()
+                mopt_foresee.forget(base.conf.cachedir, self.foreseen[1] if self.foreseen else ())
 
         return self._guarded(act)
+
+    def foresee(self, foreseen, folder):
+        """From now on the plan's repositories are seen, too, for a simulation."""
+        source = mopt_foresee.dnf_folder(foreseen, folder, self.root)
+        self.foreseen = (source, mopt_foresee.ids_of(foreseen), os.path.join(folder, "cache"))
+
+    def update_apart(self, folder):
+        """Nothing: metadata that is missing or old is read by every simulation."""
 
     def update(self):
         """Reads the metadata of the repositories anew. Raises Failed when that of one cannot be had."""
@@ -324,18 +350,6 @@ class Dnf:
         return kept, missing
 
 
-def _foresee_streams(base, streams):
-    """A dry run takes streams as enabled; nothing of it is written, since no transaction follows."""
-    if not streams:
-        return
-    from dnf.module.module_base import ModuleBase
-
-    modules = ModuleBase(base)
-    names = [s["module"] for s in streams]
-    modules.reset(names)
-    modules.enable([s["module"] + ":" + s["stream"] for s in streams])
-
-
 def _load(base):
     """Downloads what is missing and checks each signature. Keys are taken from local files alone."""
     import dnf.exceptions
@@ -345,7 +359,10 @@ def _load(base):
     for package in packages:
         result, said = base.package_signature_check(package)
         if result == 1 and all(url.startswith("file:") for url in package.repo.gpgkey):
-            base.package_import_key(package)
+            try:
+                base.package_import_key(package)
+            except dnf.exceptions.Error as fault:
+                raise dnf.exceptions.Error("GPG check FAILED: %s: %s" % (package, fault))
             result, said = base.package_signature_check(package)
         # A capsule's file was checked when it was fetched, and nobody but root reaches its folder since. Some vendors sign
         # their index alone: without a signature is as they made it, with a wrong one is not.

@@ -4,34 +4,59 @@ import glob
 import os
 import re
 import shutil
+import signal
 import subprocess
 
-__all__ = ["boot_id", "command", "dkms", "loaded_version", "module_on_disk", "next_kernel", "running_kernel", "text_of"]
+__all__ = [
+    "boot_id", "command", "dkms", "loaded_version", "module_on_disk", "next_kernel", "raw_text_of", "running_kernel", "text_of",
+]  # fmt: skip
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def text_of(path, limit=1 << 20):
     """Text of a file, stripped; empty where it cannot be read."""
+    return raw_text_of(path, limit).strip()
+
+
+def raw_text_of(path, limit=16 << 20):
+    """The same with every byte of it."""
     try:
-        with open(path, errors="replace") as file:
-            return file.read(limit).strip()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(limit)
     except OSError:
         return ""
 
 
-def command(argv, timeout_s=120):
+def command(argv, timeout_s=120, surroundings=None):
     """`(exit code, output and errors)`; 127 where there is no such command, 124 when it took too long."""
     if shutil.which(argv[0], path=PATH) is None:
         return 127, ""
+    environment = dict({"PATH": PATH, "LC_ALL": "C", "HOME": "/root"}, **(surroundings or {}))
+    # In a session of its own: what a child of it left running would hold the pipe, and the wait would have no end.
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+    )
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env={"PATH": PATH, "LC_ALL": "C", "HOME": "/root"}, timeout=timeout_s,
-        )  # fmt: skip
+        said = process.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:
+        _end(process)
         return 124, "%s took longer than %d s" % (argv[0], timeout_s)
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    return process.returncode, said.decode("utf-8", "replace")
+
+
+def _end(process):
+    """The command and what it started; none of it is anybody else's."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.stdout.close()
+    # One that hangs in the kernel ends when the kernel lets it: it is not waited for.
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        pass
 
 
 def boot_id():

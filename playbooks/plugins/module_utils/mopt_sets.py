@@ -7,14 +7,18 @@ that goes.
 import fnmatch
 import re
 
-__all__ = ["cause_of", "changed", "deviations", "is_met", "unmet"]
+__all__ = ["cause_of", "changed", "deviations", "is_met", "named", "unmet"]
 
 #: What a package manager said -> the cause that `mopt-doctor explain` knows. The first that fits wins.
 _CAUSES = (
     (r"Could not get lock|Unable to acquire the dpkg|Unable to lock the administration|Failed to obtain .{0,40}lock"
      r"|Waiting for process with pid|already locked by|LockError", "prov.package_lock"),
+    # An index that could not be had is told as one that is not signed, too.
+    (r"Failed to fetch \S{1,300}Release {1,4}(?:[45]\d\d |Could not|Temporary failure|Connection|Unable to connect)",
+     "prov.mirror_unreachable"),
     (r"Conflicting values set for option Signed-By", "prov.repo_duplicate_entry"),
     (r"NO_PUBKEY|EXPKEYSIG|BADSIG|is not signed|signatures were invalid|GPG check FAILED|Bad GPG signature"
+     r"|GPG keys listed for .{1,200} not correct for this package"
      r"|signature.{0,40}(?:bad|wrong|missing|NOKEY|NOT OK)|Public key for .{1,200} is not", "prov.repo_key"),
     (r"No space left on device|don't have enough free space"
      r"|needs \d+[KMG]?B? (?:more space )?on the|more space needed on", "prov.disk_full"),
@@ -22,6 +26,9 @@ _CAUSES = (
     (r"Bad return status for module build|Error! Bad return status|dkms.{0,80}(?:failed|build error)",
      "driver.dkms_build_failed"),
     (r"[Kk]ernel headers for .{1,120} (?:cannot|could not) be found|Your kernel headers for kernel", "driver.headers_missing"),
+    # A mirror that has dropped the running kernel's headers; the package manager calls it a name that does not exist.
+    (r"(?:No match for argument|Unable to find a match|Unable to locate package|Version '[^']{1,200}' for)[: ].{0,40}"
+     r"(?:kernel-(?:uek-)?devel|linux-headers)-?", "driver.headers_missing"),
     (r"filtered out by modular filtering", "prov.modular_filtering"),
     (r"trying to overwrite|conflicts with file from package", "prov.file_conflict"),
     (r"Failed to fetch|Could not (?:connect|resolve|handshake)|Temporary failure resolving|Connection (?:failed|refused|timed out)"
@@ -40,6 +47,11 @@ def cause_of(text):
         if re.search(pattern, text[-60000:]):
             return cause
     return ""
+
+
+def named(cause, text):
+    """A failure's text with its cause in front: what the operator sees is what `mopt-doctor explain CAUSE` takes."""
+    return cause + ": " + text if cause else text
 
 
 def _fits(name, globs):

@@ -10,10 +10,11 @@ import stat
 
 from ansible.module_utils import mopt_apt, mopt_dnf, mopt_host
 
-__all__ = ["affected", "difference", "differences", "expanded", "file_state", "manager_of", "state_of", "streams"]
+__all__ = ["affected", "difference", "differences", "expanded", "file_state", "manager_of", "state_of", "streams", "unit_links"]
 
 SCHEMA = "mopt.capsule/1"
 MODULES = "/etc/dnf/modules.d"
+UNITS = "/etc/systemd/system"
 FILE_CAP = 16 << 20
 #: State of the managers themselves, which no file entry names.
 ALWAYS = {"apt": ("/etc/apt/preferences.d/*",), "dnf": ("/etc/dnf/plugins/versionlock.list", "/etc/dnf/modules.d/*.module")}
@@ -75,6 +76,12 @@ def _manual(kind):
     return sorted(set(text.split())) if code == 0 else []
 
 
+def _keys(kind):
+    """Keys that rpm trusts; apt's are files."""
+    code, text = mopt_host.command(["rpm", "-q", "gpg-pubkey"]) if kind == "dnf" else (1, "")
+    return sorted(set(text.split())) if code == 0 else []
+
+
 def state_of(kind, files):
     """Everything that the undo brings back and that is compared afterwards."""
     manager = manager_of(kind)
@@ -85,6 +92,7 @@ def state_of(kind, files):
         "manual": _manual(kind),
         "held": sorted(manager.held()) if kind == "apt" else sorted(manager.locks()),
         "streams": streams(),
+        "keys": _keys(kind),
         "files": {path: file_state(path) for path in expanded(list(files) + list(ALWAYS[kind]))},
         "dkms": mopt_host.dkms(),
         "initramfs": sorted(os.path.basename(p) for g in ("/boot/initrd.img-*", "/boot/initramfs-*.img") for p in glob.glob(g)),
@@ -93,6 +101,12 @@ def state_of(kind, files):
         "boot_id": mopt_host.boot_id(),
         "patterns": list(files),
     }
+
+
+def unit_links(stages):
+    """Globs of the links by which units of the plan run at every boot: a package that goes leaves those that it did not make."""
+    names = {name for stage in stages for act in ("enable", "disable") for name in (stage.get("services") or {}).get(act) or ()}
+    return ["%s/*/%s" % (UNITS, name if "." in name else name + ".service") for name in sorted(names)]
 
 
 def affected(stages, packages):
@@ -140,7 +154,7 @@ def differences(then, now):
                 continue
             if a != b:
                 found.append("%s %s: was %s, is %s" % (key, name, a, b))
-    for key in ("manual", "held", "dkms", "initramfs"):
+    for key in ("manual", "held", "keys", "dkms", "initramfs"):
         gone, come = sorted(set(then[key]) - set(now[key])), sorted(set(now[key]) - set(then[key]))
         if gone or come:
             found.append("%s: lost %s, gained %s" % (key, gone, come))

@@ -52,6 +52,7 @@ def simulate(request, log=None):
         answer["finishes"] = unfinished
         return answer
     try:
+        _renewed(manager, request)
         answer["changes"] = _looked_up(manager, request, present)
     except (mopt_apt.Failed, mopt_dnf.Failed) as fault:
         answer.update(failed=fault.text, unknown=fault.unknown)
@@ -83,15 +84,34 @@ def _ours(broken, request):
     return sorted(n for n in broken if n in names or mopt_sets._fits(n, request.get("extra_allowed", ())))
 
 
+def _stale(manager):
+    """A file that says that lists or metadata have misled a run: a mirror was renewed, or another's was in its place."""
+    return os.path.join(manager.root, "var/lib/mopt-doctor/lists-are-stale")
+
+
+def _renewed(manager, request):
+    """Reads anew what misled an earlier run: dnf would trust its cache for two days, apt for ever."""
+    if request.get("may_update") and os.path.exists(_stale(manager)):
+        manager.update()
+        os.unlink(_stale(manager))
+
+
 def _looked_up(manager, request, present):
-    """Lists that do not know a package are read again, once."""
+    """Lists that do not know a package are read again, once. What earlier transactions of a dry run told is not told again."""
+    if request.get("foreseen"):
+        manager.foresee(request["foreseen"], request["foreseen_in"])
     try:
-        return manager.simulate(request, present)
+        changes = manager.simulate(request, present)
     except (mopt_apt.Failed, mopt_dnf.Failed) as fault:
-        if not fault.unknown or not request.get("may_update"):
+        if not fault.unknown or not (request.get("may_update") or request.get("foreseen_in")):
             raise
-    manager.update()
-    return manager.simulate(request, present)
+        if request.get("may_update"):
+            manager.update()
+        else:
+            manager.update_apart(request["foreseen_in"])
+        changes = manager.simulate(request, present)
+    told = {w["name"] for w in request.get("with", ())} | set(request.get("also_gone", ()))
+    return [change for change in changes if change["name"] not in told]
 
 
 def run(request, folder, log):
@@ -109,6 +129,9 @@ def run(request, folder, log):
         _carry_out(manager, request, told, answer)
     except (mopt_apt.Failed, mopt_dnf.Failed, OSError) as fault:
         answer["failed"] = getattr(fault, "text", "") or str(fault)
+        if mopt_sets.cause_of(answer["failed"]) in ("prov.repo_key", "prov.mirror_unreachable"):
+            os.makedirs(os.path.dirname(_stale(manager)), exist_ok=True)
+            open(_stale(manager), "w").close()
     return _settle(manager, request, before, answer)
 
 

@@ -39,7 +39,7 @@ import grp
 import shutil
 import time
 
-from ansible.module_utils import mopt_apt, mopt_dnf, mopt_host, mopt_undo
+from ansible.module_utils import mopt_apt, mopt_dnf, mopt_host, mopt_undo, mopt_venv
 from ansible.module_utils.basic import AnsibleModule
 
 
@@ -96,7 +96,7 @@ def take(module, p):
     os.makedirs(os.path.join(undo, "packages"), mode=0o700)
     for folder in (os.path.dirname(p["folder"]), p["folder"], undo):
         os.chmod(folder, 0o700)
-    state = mopt_undo.state_of(p["manager"], p["files"])
+    state = mopt_undo.state_of(p["manager"], p["files"] + mopt_undo.unit_links(p["stages"]))
     _copy_files(state, undo)
     wanted = mopt_undo.affected(p["stages"], state["packages"])
     kept, missing = [], []
@@ -167,7 +167,7 @@ def plan(module, p):
 
 
 def restore(module, p):
-    """Files back to their bytes, what was not there away; then holds and marks."""
+    """Files back to their bytes, what was not there away; then holds, marks, and the keys that rpm trusts."""
     undo, path, _ = _paths(p["folder"])
     then = _read(module, path)
     now = mopt_undo.state_of(then["manager"], then["patterns"])
@@ -178,6 +178,8 @@ def restore(module, p):
             touched.append(name)
             if not module.check_mode:
                 _restore_file(module, undo, name, old)
+                # What an engine's link pointed to was made by the run, and is of no use without it.
+                mopt_venv.sweep(name, keep=(mopt_venv.current(name),))
     marks = _marks(then, now)
     if then["manager"] == "apt" and not module.check_mode:
         for act, names in marks:
@@ -188,7 +190,10 @@ def restore(module, p):
             if names and act in ("manual", "auto"):
                 what = "install" if act == "manual" else "remove"
                 module.run_command(["dnf", "-q", "-y", "-C", "mark", what] + names, environ_update={"LC_ALL": "C"})
-    return {"changed": bool(touched or any(names for _, names in marks)), "files": touched}
+    keys = sorted(set(now["keys"]) - set(then["keys"]))
+    if keys and not module.check_mode:
+        module.run_command(["rpm", "-e"] + keys, check_rc=True, environ_update={"LC_ALL": "C"})
+    return {"changed": bool(touched or keys or any(names for _, names in marks)), "files": touched}
 
 
 def _marks(then, now):
@@ -205,7 +210,7 @@ def _restore_file(module, undo, path, old):
     if old["kind"] == "other":
         return
     if old["kind"] == "absent":
-        if os.path.lexists(path) and not os.path.isdir(path):
+        if os.path.islink(path) or (os.path.lexists(path) and not os.path.isdir(path)):
             os.unlink(path)
         return
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)

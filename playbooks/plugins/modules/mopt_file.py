@@ -26,6 +26,7 @@ import json
 import os
 import tempfile
 
+from ansible.module_utils import mopt_sets
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 
@@ -58,10 +59,9 @@ def _merged_text(module, path, old, content):
     try:
         before = json.loads(old) if old and old.strip() else {}
     except ValueError as fault:
-        module.fail_json(
-            msg="`{0}` is not readable JSON ({1}): nothing is merged into it. Mend or move it, then run again.".format(path, fault),
-            cause="container.engine_config_unreadable",
-        )
+        cause = "container.engine_config_unreadable"
+        said = "`{0}` is not readable JSON ({1}): nothing is merged into it. Mend or move it, then run again.".format(path, fault)
+        module.fail_json(msg=mopt_sets.named(cause, said), cause=cause)
     if not isinstance(before, dict):
         module.fail_json(msg="`{0}` holds no JSON object: nothing is merged into it".format(path))
     after = merged(before, json.loads(content))

@@ -63,6 +63,9 @@ def _dnf(module):
         absent = sorted(n for n in p["names"] if n not in present)
         if absent and not module.check_mode:
             module.fail_json(msg="cannot be locked, since they are not installed: " + ", ".join(absent))
+        if absent and module.check_mode:
+            # What the plan installs comes before its lock.
+            return True, sorted(wanted + absent)
     changed = sorted(wanted) != sorted(before)
     if changed and wanted and not os.path.exists(ENABLES):
         module.fail_json(msg="`{0}` is missing: without dnf's versionlock plugin the list has no effect".format(ENABLES))

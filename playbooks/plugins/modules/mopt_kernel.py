@@ -60,12 +60,11 @@ def _build(module, kernel):
         cause = "driver.dkms_build_failed"
         why = " | ".join(line for line in (tail or said).splitlines() if re.search(r"\berror\b", line, re.I))[-600:]
         why = (why or said.strip()[-600:]) + (" (%s)" % log if log else "")
+    if code not in (0, 127):
+        cause = mopt_sets.cause_of(said) or cause
+    text = "kernel {0} has {1} of module {2}, not {3}: {4}".format(kernel, found or "no file", p["module"], p["version"], why)
     module.fail_json(
-        msg="kernel {0} has {1} of module {2}, not {3}: {4}".format(
-            kernel, found or "no file", p["module"], p["version"], why
-        ),
-        cause=mopt_sets.cause_of(said) if code not in (0, 127) and mopt_sets.cause_of(said) else cause,
-        said=said.splitlines()[-20:], log=log,
+        msg=mopt_sets.named(cause, text), cause=cause, said=said.splitlines()[-20:], log=log,
     )  # fmt: skip
 
 
@@ -146,11 +145,10 @@ def main():
             problem = _load(module)
             changed = changed or before != mopt_host.loaded_version(p["module"])
     if "Key was rejected" in problem or "Required key not available" in problem:
-        module.fail_json(
-            msg="the kernel refuses module {0}: {1}. Secure Boot stays on: enrol the key that signed it (`mokutil --import`, "
-            "then reboot and confirm at the console), or plan with origin `canonical`.".format(p["module"], problem),
-            cause="driver.module_signature_rejected",
-        )
+        cause = "driver.module_signature_rejected"
+        said = "the kernel refuses module {0}: {1}. Secure Boot stays on: enrol the key that signed it (`mokutil --import`, "
+        said += "then reboot and confirm at the console), or plan with origin `canonical`."
+        module.fail_json(msg=mopt_sets.named(cause, said.format(p["module"], problem)), cause=cause)
     reason = _due(p, wanted, problem)
     module.exit_json(
         changed=changed, reboot_due=bool(reason), reason=reason, loaded=mopt_host.loaded_version(p["module"]),

@@ -20,6 +20,7 @@ EXAMPLES = r"""
 """
 RETURN = r"""
 fingerprints: {description: Those in the key, type: list, returned: always}
+told: {description: 'The key in Base64, for a simulation.', type: str, returned: in check mode where it is not there yet}
 """
 
 import base64
@@ -27,7 +28,7 @@ import os
 import subprocess
 import tempfile
 
-from ansible.module_utils import mopt_openpgp
+from ansible.module_utils import mopt_openpgp, mopt_sets
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 
@@ -41,16 +42,18 @@ def _fits(data, wanted):
         return False
 
 
+def _fail(module, cause, said, **more):
+    module.fail_json(msg=mopt_sets.named(cause, said), cause=cause, **more)
+
+
 def _source(module):
     p = module.params
     if p["content"]:
         return base64.b64decode(p["content"])
     answer, info = fetch_url(module, p["url"], timeout=30)
     if info["status"] != 200:
-        module.fail_json(
-            msg="the key {0} cannot be had: {1}".format(p["url"], info.get("msg", info["status"])),
-            cause="prov.mirror_unreachable",
-        )
+        said = "the key {0} cannot be had: {1}".format(p["url"], info.get("msg", info["status"]))
+        _fail(module, "prov.mirror_unreachable", said)
     return answer.read(CAP)
 
 
@@ -86,11 +89,13 @@ def main():
         with open(p["keyring"], "rb") as file:
             data = file.read()
     is_there = _fits(data, wanted)
-    if not is_there and module.check_mode:
-        module.exit_json(changed=True, fingerprints=[])
     if not is_there:
         data = _source(module)
         _refuse_other(module, data, wanted)
+        data = mopt_openpgp.dearmoured(data) if p["keyring"].endswith(".gpg") else data
+        if module.check_mode:
+            told = base64.b64encode(data).decode("ascii")
+            module.exit_json(changed=True, fingerprints=mopt_openpgp.fingerprints(data), told=told)
         _write(module, data)
     is_known = p["kind"] == "deb" or _is_imported(module, data)
     if not is_known and not module.check_mode:
@@ -106,21 +111,15 @@ def _refuse_other(module, data, wanted):
     try:
         found = mopt_openpgp.fingerprints(data)
     except ValueError as fault:
-        module.fail_json(msg="what {0} gave is no OpenPGP key: {1}".format(p["url"] or "the file", fault), cause="prov.repo_key")
+        _fail(module, "prov.repo_key", "what {0} gave is no OpenPGP key: {1}".format(p["url"] or "the file", fault))
     if not any(f.endswith(wanted) for f in found):
-        module.fail_json(
-            msg="the key of {0} has the fingerprint {1}, not {2}: it is not trusted, nothing was changed".format(
-                p["url"] or "the file", " ".join(found), wanted
-            ),
-            cause="prov.repo_key",
-            fingerprints=found,
-        )
+        said = "the key of {0} has the fingerprint {1}, not {2}: it is not trusted, nothing was changed"
+        said = said.format(p["url"] or "the file", " ".join(found), wanted)
+        _fail(module, "prov.repo_key", said, fingerprints=found)
 
 
 def _write(module, data):
     path = module.params["keyring"]
-    if path.endswith(".gpg"):
-        data = mopt_openpgp.dearmoured(data)
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     handle, part = tempfile.mkstemp(dir=module.tmpdir)
     with os.fdopen(handle, "wb") as file:

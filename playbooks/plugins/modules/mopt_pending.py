@@ -25,7 +25,7 @@ pci_ids: {description: "NVIDIA's devices on the bus, vendor:device", type: list,
 import glob
 import os
 
-from ansible.module_utils import mopt_apt, mopt_dnf, mopt_host, mopt_sets, mopt_worker
+from ansible.module_utils import mopt_apt, mopt_dnf, mopt_host, mopt_sets, mopt_wiring, mopt_worker
 from ansible.module_utils.basic import AnsibleModule
 
 #: Their packages restart services or replace what a running process has open.
@@ -50,13 +50,19 @@ def main():
             found.append(stage["id"])
         if loaded and loaded != kernel["module_version"]:
             reloads.append(stage["id"])
-        if (is_pending and stage["id"] in DISRUPTIVE) or stage["id"] in reloads:
+        if (is_pending and stage["id"] in DISRUPTIVE) or stage["id"] in reloads or _restarts(stage):
             disruptive = True
     module.exit_json(
         changed=False, stages=found, reloads=reloads, acting=_acting(p["stages"]), disruptive=disruptive, broken=broken,
         foreign=_foreign(broken, p["stages"]),
         pci_ids=_pci_ids(),
     )  # fmt: skip
+
+
+def _restarts(stage):
+    """An engine that is wired anew restarts, and with it what runs in its containers."""
+    engines = [one for one in stage.get("containers") or () if one.get("unit")]
+    return not all(mopt_wiring.is_wired(one) for one in engines)
 
 
 def _acting(stages):

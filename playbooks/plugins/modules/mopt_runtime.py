@@ -5,11 +5,14 @@ DOCUMENTATION = r"""
 module: mopt_runtime
 short_description: Wire Docker, containerd, CRI-O or Podman to NVIDIA's runtime or to CDI
 description:
-  - Docker's configuration is merged and must parse before and after. The others' drop-ins are written by C(nvidia-ctk).
+  - Docker's configuration is merged, and dockerd itself must accept it before anything restarts. The others' is written by
+    C(nvidia-ctk), into a file beside the engine's own where both can do that.
+  - A CDI file is written again when it does not name the driver that is loaded, or not every GPU.
 options:
   engine: {description: The engine., type: str, required: true, choices: [docker, containerd, podman, crio]}
   mode: {description: How., type: str, required: true, choices: [runtime, cdi]}
   config: {description: 'Its configuration, or the CDI file.', type: path, required: true}
+  drop_in: {description: A file beside it for what is added., type: str, default: ''}
   set_default: {description: Whether it is the default runtime., type: bool, default: false}
 """
 EXAMPLES = r"""
@@ -20,35 +23,13 @@ RETURN = r"""
 config: {description: What was written, type: str, returned: always}
 """
 
-import glob
-import json
 import os
 import shutil
 import tempfile
 
-from ansible.module_utils import mopt_host
+from ansible.module_utils import mopt_host, mopt_sets
 from ansible.module_utils.basic import AnsibleModule
-
-RUNTIME = {"path": "nvidia-container-runtime", "args": []}
-
-
-def docker_config(text, set_default, cdi):
-    """`daemon.json` with the runtime in it. Raises ValueError where it holds no object."""
-    value = json.loads(text) if text.strip() else {}
-    if not isinstance(value, dict) or not isinstance(value.get("runtimes", {}), dict):
-        raise ValueError("it holds no JSON object")
-    after = json.loads(json.dumps(value))
-    if cdi:
-        features = after.setdefault("features", {})
-        if not isinstance(features, dict):
-            raise ValueError("`features` is no object")
-        features["cdi"] = True
-    else:
-        # A path that an admin set stays: only what is missing comes.
-        after.setdefault("runtimes", {}).setdefault("nvidia", dict(RUNTIME))
-        if set_default:
-            after["default-runtime"] = "nvidia"
-    return text if after == value else json.dumps(after, indent=4) + "\n"
+from ansible.module_utils.mopt_wiring import docker_config, is_first_version, is_fresh, is_wired
 
 
 def _docker(module, p):
@@ -59,50 +40,66 @@ def _docker(module, p):
     try:
         new = docker_config(old, p["set_default"], p["mode"] == "cdi")
     except ValueError as fault:
-        module.fail_json(
-            msg="`{0}` is not readable ({1}): Docker would not start with it either. Nothing is merged. Mend it, then run "
-            "again.".format(p["config"], fault),
-            cause="container.engine_config_unreadable",
-        )
+        said = "`{0}` is not readable ({1}): Docker would not start with it either. Nothing is merged. Mend it, then run again."
+        _fail(module, "container.engine_config_unreadable", said.format(p["config"], fault))
     if new != old and not module.check_mode:
         os.makedirs(os.path.dirname(p["config"]), mode=0o755, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=module.tmpdir)
         with os.fdopen(handle, "w") as file:
             file.write(new)
+        _validate(module, p["config"], part)
         module.atomic_move(part, p["config"])
     return new != old
 
 
-def _texts(paths):
-    return {path: mopt_host.text_of(path, 4 << 20) for path in paths}
+def _validate(module, path, part):
+    """By the daemon itself: what it refuses would keep it from starting again. Before Docker 23 it has no such option."""
+    code, said = mopt_host.command(["dockerd", "--validate", "--config-file=" + part], 60)
+    if code not in (0, 127) and "unknown flag" not in said:
+        text = "Docker refuses what `{0}` would become: {1}. Nothing was changed, and nothing restarted. Mend it, then run again."
+        _fail(module, "container.engine_config_unreadable", text.format(path, said.strip()[-800:]))
+
+
+def _fail(module, cause, said):
+    module.fail_json(msg=mopt_sets.named(cause, said), cause=cause)
 
 
 def _by_ctk(module, p):
-    """`nvidia-ctk` writes; whether something changed is told by the files. A dry run writes beside them."""
-    if shutil.which("nvidia-ctk", path=mopt_host.PATH) is None:
-        if module.check_mode:
-            return True
-        module.fail_json(msg="`nvidia-ctk` is not installed", cause="container.toolkit_not_configured")
-    watched = [p["config"]] + glob.glob("/etc/%s/conf.d/*nvidia*.toml" % p["engine"])
-    before = _texts(watched)
-    argv = ["nvidia-ctk", "runtime", "configure", "--runtime=" + p["engine"], "--config=" + p["config"]]
-    if p["set_default"]:
-        argv.append("--nvidia-set-as-default")
-    if p["mode"] == "cdi":
-        argv.append("--cdi.enabled")
+    """`nvidia-ctk` writes; whether something changed is told by the files."""
     if module.check_mode:
-        return not any("nvidia" in text for text in before.values())
+        return not is_wired(p)
+    if shutil.which("nvidia-ctk", path=mopt_host.PATH) is None:
+        _fail(module, "container.toolkit_not_configured", "`nvidia-ctk` is not installed")
+    config, drop_in = _targets(p)
+    watched = sorted({path for path in (p["config"], p["drop_in"], config) if path})
+    before = [mopt_host.raw_text_of(path) for path in watched]
+    argv = ["nvidia-ctk", "runtime", "configure", "--runtime=" + p["engine"], "--config=" + config]
+    argv += ["--drop-in-config=" + drop_in] if drop_in else []
+    argv += ["--nvidia-set-as-default"] if p["set_default"] else []
+    argv += ["--cdi.enabled"] if p["mode"] == "cdi" else []
     code, said = mopt_host.command(argv)
     if code:
-        module.fail_json(msg="`{0}` ended with {1}: {2}".format(" ".join(argv), code, said[-1000:]))
-    watched += glob.glob("/etc/%s/conf.d/*nvidia*.toml" % p["engine"])
-    after = _texts(watched)
-    return any(before.get(path, "") != text for path, text in after.items())
+        cause = "container.engine_config_unreadable" if "unable to load config" in said else ""
+        _fail(module, cause, "`{0}` ended with {1}: {2}".format(" ".join(argv), code, said[-1000:]))
+    return before != [mopt_host.raw_text_of(path) for path in watched]
+
+
+def _targets(p):
+    """Which file is read and which one written. Both options exist from 1.18 on; before, there is one file."""
+    if not p["drop_in"]:
+        return p["config"], ""
+    if "drop-in-config" not in mopt_host.command(["nvidia-ctk", "runtime", "configure", "--help"])[1]:
+        # CRI-O reads every file of the folder; a new one leaves the admin's as it is.
+        return (p["drop_in"] if p["engine"] == "crio" else p["config"]), ""
+    if p["engine"] == "containerd" and is_first_version(mopt_host.raw_text_of(p["config"])):
+        # The tool writes the file beside it all the same, and containerd never reads that.
+        return p["config"], p["config"]
+    return p["config"], p["drop_in"]
 
 
 def _cdi(module, p):
-    """The file that podman reads: by the toolkit's own service where it has one, else written once."""
-    if os.path.exists(p["config"]) and "nvidia.com/gpu" in mopt_host.text_of(p["config"], 4 << 20):
+    """The file that podman reads: by the toolkit's own service where it has one, else written here."""
+    if is_fresh(p["config"]):
         return False
     if module.check_mode:
         return True
@@ -111,8 +108,9 @@ def _cdi(module, p):
     else:
         os.makedirs(os.path.dirname(p["config"]), mode=0o755, exist_ok=True)
         code, said = mopt_host.command(["nvidia-ctk", "cdi", "generate", "--output=" + p["config"]])
-    if code or not os.path.exists(p["config"]):
-        module.fail_json(msg="no CDI file `{0}`: {1}".format(p["config"], said[-1000:]), cause="container.cdi_spec_stale")
+    if code or not is_fresh(p["config"]):
+        text = "`{0}` does not name the GPUs and the loaded driver of this host: {1}"
+        _fail(module, "container.cdi_spec_stale", text.format(p["config"], said.strip()[-1000:] or "nothing was written"))
     return True
 
 
@@ -121,6 +119,7 @@ def main():
         "engine": {"type": "str", "required": True, "choices": ["docker", "containerd", "podman", "crio"]},
         "mode": {"type": "str", "required": True, "choices": ["runtime", "cdi"]},
         "config": {"type": "path", "required": True},
+        "drop_in": {"type": "str", "default": ""},
         "set_default": {"type": "bool", "default": False},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)

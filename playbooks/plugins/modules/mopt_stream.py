@@ -58,10 +58,9 @@ def _dnf(module, act, what):
     code, out, said = module.run_command(["dnf", "-q", "-y", "module", act, what], environ_update={"LC_ALL": "C"})
     if code:
         text = (out + said).strip()
-        module.fail_json(
-            msg="`dnf module {0} {1}` refused: {2}".format(act, what, text[-1500:]),
-            cause=mopt_sets.cause_of(text) or "prov.module_stream_name",
-        )
+        cause = mopt_sets.cause_of(text) or "prov.module_stream_name"
+        said = "`dnf module {0} {1}` refused: {2}".format(act, what, text[-1500:])
+        module.fail_json(msg=mopt_sets.named(cause, said), cause=cause)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,10 @@ options:
   unlock: {description: Names whose hold or version lock is lifted when they change., type: list, elements: str, default: []}
   weak: {description: Take recommended packages too., type: bool, default: false}
   keep_in: {description: Folder for the packages that are taken away., type: path, default: ''}
-  repositories_pending: {description: Check mode only. A repository is not added yet., type: bool, default: false}
+  foreseen:
+    description: 'Check mode only. Repositories and preferences that are not there yet: C(repositories), C(pins), C(proxies).'
+    type: dict
+    default: {}
   refresh: {description: Only read the package lists anew. Never done in check mode., type: bool, default: false}
   earlier:
     description: Transactions of the plan that come before. In check mode what they bring and take counts as allowed.
@@ -55,7 +58,7 @@ import shutil
 import subprocess
 import time
 
-from ansible.module_utils import mopt_apt, mopt_dnf, mopt_sets, mopt_worker
+from ansible.module_utils import mopt_apt, mopt_dnf, mopt_foresee, mopt_sets, mopt_worker
 from ansible.module_utils.basic import AnsibleModule
 
 #: dnf's Python is the one of its own command, whatever Python runs this module.
@@ -76,7 +79,7 @@ def _prepare(folder, request):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(worker, mode=0o700)
     os.chmod(folder, 0o700)
-    for module in (mopt_apt, mopt_dnf, mopt_sets, mopt_worker):
+    for module in (mopt_apt, mopt_dnf, mopt_foresee, mopt_sets, mopt_worker):
         name = module.__name__.rpartition(".")[2]
         target = "__main__.py" if module is mopt_worker else name + ".py"
         with open(os.path.join(worker, target), "w") as file:
@@ -143,11 +146,10 @@ def _wait(module, folder, timeout_s):
         if not _is_running(folder) and time.time() - began > 30:
             answer = _read(os.path.join(folder, "result.json"))
             if answer is None:
-                module.fail_json(
-                    msg="the package run of {0} ended without a result: it was killed. Run the playbook again: it "
-                    "looks at what is installed and goes on from there.".format(folder),
-                    cause="prov.packages_half_configured",
-                )
+                cause = "prov.packages_half_configured"
+                said = "the package run of {0} ended without a result: it was killed. Run the playbook again: it "
+                said += "looks at what is installed and goes on from there."
+                module.fail_json(msg=mopt_sets.named(cause, said.format(folder)), cause=cause)
             return answer
         time.sleep(0.3)
     module.fail_json(
@@ -161,9 +163,10 @@ def _fail(module, what, text, **more):
     """One sentence, what the manager said at its end, the cause."""
     lines = [line for line in text.splitlines() if line.strip()]
     marked = [line for line in lines if line.startswith(("E:", "Error", "error", "dpkg: error", "would "))]
+    cause = more.pop("cause", "") or mopt_sets.cause_of(text)
     module.fail_json(
-        msg="{0}: {1}".format(what, " | ".join((marked or lines)[-6:])[:1500]),
-        cause=more.pop("cause", "") or mopt_sets.cause_of(text),
+        msg=mopt_sets.named(cause, "{0}: {1}".format(what, " | ".join((marked or lines)[-6:])[:1500])),
+        cause=cause,
         said=lines[-40:],
         **more
     )
@@ -172,33 +175,32 @@ def _fail(module, what, text, **more):
 def _judged(module, answer, parameters):
     """Ends the module unless the simulation is the plan and there is something to do."""
     if answer["failed"]:
-        if module.check_mode and parameters["repositories_pending"]:
-            planned = [{"name": w["name"], "before": "", "after": w.get("version") or "?"} for w in parameters["install"]]
-            module.exit_json(
-                changed=True, simulated=False, changes=planned, broken=answer["broken"],
-                msg="would add a repository first; these packages were not simulated",
-            )  # fmt: skip
         _fail(module, "the package manager refuses this transaction, nothing was changed", answer["failed"],
               outcome="unchanged", broken=answer["broken"], changes=[])  # fmt: skip
     if answer["deviations"]:
+        cause = "prov.package_set_differs"
+        said = "plan and simulation differ, nothing was changed: " + "; ".join(answer["deviations"])[:3000]
         module.fail_json(
-            msg="plan and simulation differ, nothing was changed: " + "; ".join(answer["deviations"])[:3000],
-            cause="prov.package_set_differs", deviations=answer["deviations"], changes=answer["changes"],
+            msg=mopt_sets.named(cause, said), cause=cause, deviations=answer["deviations"], changes=answer["changes"],
             outcome="unchanged", broken=answer["broken"],
         )  # fmt: skip
     todo = bool(answer["changes"] or answer.get("finishes"))
     if not todo or module.check_mode:
-        module.exit_json(changed=todo, simulated=True, changes=answer["changes"], broken=answer["broken"],
+        module.exit_json(changed=todo, changes=answer["changes"], broken=answer["broken"],
                          finishes=answer.get("finishes", []))  # fmt: skip
 
 
 def _foresee(request, earlier):
-    """What earlier transactions of the plan do is not done yet, so that this simulation would do it by the way."""
+    """What earlier transactions of the plan do is not done yet: this simulation does it, too, and does not tell it again."""
+    mine = {w["name"] for w in request["install"]}
+    before = [w for one in earlier for w in one["install"] if w["name"] not in mine]
+    request["with"] = before
+    request["also_gone"] = sorted({n for one in earlier for n in one["remove"]} - mine)
     for one in earlier:
-        request["extra_allowed"] = request["extra_allowed"] + [w["name"] for w in one["install"]] + list(one["extra_allowed"])
-        request["also_gone"] = request.get("also_gone", []) + list(one["remove"])
+        request["extra_allowed"] = request["extra_allowed"] + list(one["extra_allowed"])
+        request["allow_downgrade"] = request["allow_downgrade"] or one["allow_downgrade"]
     if earlier and request["manager"] == "apt":
-        request["prefer"] = sorted({w["version"] for w in request["install"] if w.get("version")})
+        request["prefer"] = sorted({w["version"] for w in request["install"] + before if w.get("version")})
 
 
 def _refresh(module, python, request):
@@ -223,7 +225,7 @@ def main():
         "unlock": {"type": "list", "elements": "str", "default": []},
         "weak": {"type": "bool", "default": False},
         "keep_in": {"type": "path", "default": ""},
-        "repositories_pending": {"type": "bool", "default": False},
+        "foreseen": {"type": "dict", "default": {}},
         "refresh": {"type": "bool", "default": False},
         "earlier": {"type": "list", "elements": "dict", "default": []},
         "streams": {"type": "list", "elements": "dict", "default": []},
@@ -249,6 +251,7 @@ def main():
     if module.check_mode:
         folder = os.path.join(module.tmpdir, "simulation")
         request["prefer_in"] = os.path.join(folder, "preferences")
+        request["foreseen"], request["foreseen_in"] = parameters["foreseen"], os.path.join(folder, "foreseen")
     if module.check_mode or not _is_running(folder):
         _prepare(folder, request)
         _judged(module, _asked(module, python, folder, "simulate"), parameters)
@@ -258,7 +261,7 @@ def main():
     if answer["failed"]:
         _fail(module, "the package transaction ended {0}".format(answer["outcome"]), answer["failed"],
               changed=bool(answer["changes"]), log=os.path.join(folder, "run.log"), **more)  # fmt: skip
-    module.exit_json(changed=bool(answer["changes"]), simulated=True, **more)
+    module.exit_json(changed=bool(answer["changes"]), **more)
 
 
 if __name__ == "__main__":

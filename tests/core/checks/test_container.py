@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from doctor.core.claims import evaluate
 from doctor.core.finding import Status
 from doctor.core.goal import parse_goal
 from doctor.core.host import AbsentReason, Host
@@ -16,6 +17,7 @@ from tests.core.hosts import (
     NOT_THERE,
     answer,
     beside_a_driver_container,
+    case_of,
     expect,
     findings,
     having,
@@ -207,7 +209,7 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "not read",
         ),
         "no configuration": (without_toolkit(BARE_DOCKER), "skip", "", "no configuration"),
-        "the configuration was not read": (CLOSED_CONFIG, "skip", "", "not read"),
+        "the configuration was not read": (CLOSED_CONFIG, "unknown", "", "needs root"),
     },
     "container.rootless": {
         "rootful": (serving(), "skip", "", "no rootless"),
@@ -263,6 +265,44 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "TOML",
         ),
         "none set": (serving(toolkit_config=config(mode=None)), "skip", "", "no mode"),
+        "an ldconfig of the host's": (
+            serving(toolkit_config=config(ldconfig="@/sbin/ldconfig", ldconfig_there=("/sbin/ldconfig",))),
+            "pass",
+            CONFIG,
+            "auto",
+        ),
+        "an ldconfig that this host does not have": (
+            serving(toolkit_config=config(ldconfig="@/opt/glibc/sbin/ldconfig", ldconfig_there=())),
+            "warn",
+            CONFIG,
+            "it is not on this host",
+        ),
+        "an ldconfig by its other name, which a newer toolkit finds": (
+            serving(
+                toolkit_config=config(ldconfig="@/sbin/ldconfig.real", ldconfig_there=("/sbin/ldconfig",))
+            ),
+            "pass",
+            CONFIG,
+            "auto",
+        ),
+        "an ldconfig of the image, which a newer toolkit refuses": (
+            serving(toolkit_config=config(ldconfig="/usr/sbin/ldconfig")),
+            "warn",
+            CONFIG,
+            "without `@`: toolkit 1.20.0 refuses it",
+        ),
+        "an ldconfig of the image, which an older toolkit takes": (
+            serving(toolkit_config=config(ldconfig="/usr/sbin/ldconfig"), toolkit_version=Dotted("1.17.2")),
+            "pass",
+            CONFIG,
+            "auto",
+        ),
+        "an ldconfig of the image, allowed by its feature": (
+            serving(toolkit_config=config(ldconfig="/usr/sbin/ldconfig", allows_ldconfig_of_image=True)),
+            "pass",
+            CONFIG,
+            "auto",
+        ),
         "no configuration": (without_toolkit(), "skip", "", "no configuration"),
         "the root of a driver container that has gone": (
             serving(toolkit_config=config(root="/run/nvidia/driver")),
@@ -295,13 +335,27 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "",
             "3 bulletin(s) mended in 1.19.1",
         ),
-        "not known": (without(serving(), ["containers.toolkit_version"]), "skip", "", "not known"),
+        "not known": (
+            without(serving(), ["containers.toolkit_version"], "timeout"),
+            "unknown",
+            "",
+            "in time",
+        ),
+        "not asked": (without(serving(), ["containers.toolkit_version"]), "skip", "", "not asked"),
+        "not installed": (without_toolkit(), "skip", "", "not installed"),
+        "there, and its release is told by nothing": (
+            put(serving(), "containers.toolkit_version", NOT_THERE),
+            "unknown",
+            "",
+            "nothing tells its release",
+        ),
     },
     "container.driver_double_managed": {
         "packages alone": (serving(), "pass", "", ""),
         "a driver container alone": (put(MANAGED, "packages", packages_of()), "pass", "", ""),
         "both": (MANAGED, "warn", "", "/run/nvidia/driver"),
-        "packages not read": (without(MANAGED, ["packages"]), "skip", "", "not read"),
+        "packages not asked": (without(MANAGED, ["packages"]), "skip", "", "not asked"),
+        "packages not read": (without(MANAGED, ["packages"], "timeout"), "unknown", "", "in time"),
         "Jetson": (jetson(), "skip", "", "JetPack"),
     },
     "container.wsl_driver": {
@@ -413,6 +467,28 @@ def test_a_bulletin_is_a_warning_for_who_hardens() -> None:
 
 
 # --- words ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        serving(toolkit_config=config(ldconfig="@/sbin/ldconfig.real")),
+        serving(
+            toolkit_config=config(ldconfig="@/sbin/ldconfig.real", ldconfig_there=("/sbin/ldconfig",)),
+            toolkit_version=Dotted("1.13.5"),
+        ),
+        put(
+            serving(toolkit_config=config(ldconfig="/usr/sbin/ldconfig")),
+            "containers.toolkit_version",
+            NOT_THERE,
+        ),
+    ],
+    ids=["nobody looked", "an older toolkit, and its other name alone", "release not told"],
+)
+def test_an_ldconfig_that_nobody_can_judge_is_said_and_warns_of_nothing(host: Host) -> None:
+    expect(host, "container.toolkit_mode", "pass", CONFIG, why="is not known")
+    # A text that speaks of it is not ruled out by what nobody read.
+    assert evaluate("toolkit_mode_unfit", case_of(host)).holds is None
 
 
 def test_a_runtime_that_waits_for_a_restart_is_said_to() -> None:

@@ -114,7 +114,7 @@ LIBCUDA: dict[str, tuple[Host, Status, str]] = {
     "another version outside compat": (mapped("/opt/libcuda.so.1", OLDER, 803), "skip", "userspace_match"),
     "another version that works": (mapped("/opt/libcuda.so.1", OLDER), "pass", "works with driver"),
     "no version in the name": (mapped("/opt/libcuda.so.1", None), "skip", "no version"),
-    "no driver": (no_driver(), "skip", "no version"),
+    "no driver": (no_driver(), "skip", "not loaded"),
     "a lone compat library that nothing loads": (
         having(healthy(), {"cuda.probe": unloadable_probe(), "driver.libraries": (compat_library(OLDER),)}),
         "skip",

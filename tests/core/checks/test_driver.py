@@ -246,7 +246,7 @@ def test_branch_names_the_one_that_is_wanted() -> None:
 
 
 def test_branch_without_a_driver_or_on_a_foreign_kernel() -> None:
-    expect(no_driver(), "driver.branch", "skip", "", "no driver version")
+    expect(no_driver(), "driver.branch", "skip", "", "there is no driver")
     expect(in_container(), "driver.branch", "skip", "", "container")
 
 
@@ -484,8 +484,8 @@ SOURCE: dict[str, tuple[Host, Status, str]] = {
     "a compat library": (libraries(compat_library(DRIVER, package="")), "pass", "packages such as"),
     "owners not asked": (
         put(healthy(), "driver.libraries", (library("libcuda.so.1", package=None),)),
-        "pass",
-        "packages such as",
+        "skip",
+        "was not asked",
     ),
     "libraries not read": (
         without(healthy(), ["driver.libraries"], "failed"),

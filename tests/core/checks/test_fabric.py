@@ -324,7 +324,7 @@ def test_a_failed_manager_without_a_switch_is_a_note_and_no_warning() -> None:
         (healthy(), "skip"),
         (managed(healthy()), "pass"),
         (put(guest(), "system.units", (unit(active="failed"),)), "pass"),
-        (without(HARMLESS, ["pci"]), "skip"),
+        (without(HARMLESS, ["pci"]), "unknown"),
     ],
 )
 def test_not_needed(host: Host, status: Status) -> None:

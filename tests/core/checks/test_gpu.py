@@ -170,7 +170,7 @@ STATES: dict[str, tuple[str, Fields, Status, str]] = {
     "no errors": ("ecc", {}, "pass", "none"),
     "uncorrected errors": ("ecc", {"ecc_uncorrected_volatile": 2}, "warn", "2 uncorrected"),
     "old uncorrected errors": ("ecc", {"ecc_uncorrected_aggregate": 9}, "pass", "none"),
-    "no ECC": ("ecc", {"ecc_uncorrected_volatile": None}, "pass", "no ECC counters"),
+    "no ECC": ("ecc", {"ecc_uncorrected_volatile": None}, "skip", "no ECC counters"),
     "nothing pending": ("pending_modes", {}, "pass", ""),
     "MIG on": ("pending_modes", {"mig_mode": True, "mig_mode_pending": True}, "pass", ""),
     "MIG pending": ("pending_modes", {"mig_mode_pending": True}, "warn", "MIG"),
@@ -194,7 +194,12 @@ STATES: dict[str, tuple[str, Fields, Status, str]] = {
         "unknown",
         "unknown_7",
     ),
-    "an older driver that cannot be asked": ("recovery_action", {"recovery_action": None}, "pass", ""),
+    "an older driver that cannot be asked": (
+        "recovery_action",
+        {"recovery_action": None},
+        "skip",
+        "cannot be asked",
+    ),
 }
 
 
@@ -227,6 +232,37 @@ def test_state_where_nothing_answers(check: str) -> None:
 def test_state_in_a_container_and_under_wsl2(check: str) -> None:
     expect(in_container(), f"gpu.{check}", "pass", FIRST)
     expect(in_wsl2(), f"gpu.{check}", "pass", "0000:01:00.0")
+
+
+# --- a GPU that does not answer --------------------------------------------------------------------
+
+#: What a card says of itself where every call fails with the same words; a lost one stays in the list.
+LOST_FIELDS: Fields = {
+    **dict.fromkeys(("ecc_mode", "ecc_mode_pending", "mig_mode", "mig_mode_pending", "compute_mode")),
+    **dict.fromkeys(("ecc_uncorrected_volatile", "remap_pending", "remap_failure", "retired_pages_pending")),
+    **dict.fromkeys(("temperature_c", "power_limit_w", "clock_limits", "recovery_action")),
+    **dict.fromkeys(("persistence_mode", "utilisation_percent", "memory_used_bytes")),
+}
+GETTERS = (
+    *("ecc_mode", "mig_mode", "total_ecc_errors.uncorrected_volatile", "remapped_rows", "compute_mode"),
+    *("current_clocks_event_reasons", "gpu_recovery_action", "persistence_mode", "utilization_rates"),
+    "memory_info",
+)
+OF_STATE = (*ASKED, "clocks", "compute_mode", "memory_in_use", "ecc_mode", "persistence")
+
+
+@pytest.mark.parametrize("check", OF_STATE)
+def test_a_gpu_that_answers_no_call_passes_nothing(check: str) -> None:
+    errors = dict.fromkeys(GETTERS, "GPU is lost")
+    host = gpu(healthy(), 0, **LOST_FIELDS, errors=errors)
+    expect(host, f"gpu.{check}", "unknown", FIRST, why="GPU is lost")
+    status = {f.status for f in findings(host, f"gpu.{check}") if f.subject == SECOND}
+    assert status == ({"skip"} if check == "memory_in_use" else {"pass"})
+
+
+@pytest.mark.parametrize("check", OF_STATE)
+def test_a_gpu_of_which_nothing_is_told_passes_nothing(check: str) -> None:
+    expect(gpu(healthy(), 0, **LOST_FIELDS), f"gpu.{check}", "skip", FIRST)
 
 
 # --- link -----------------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
             "not used",
         ),
         "links not read": (without(LEGACY, ["containers.char_links"]), "unknown", "", "not read"),
-        "the mode was not read": (without(LEGACY, ["containers.toolkit_config"]), "skip", "", "was not read"),
+        "the mode was not read": (without(LEGACY, ["containers.toolkit_config"]), "skip", "", "not asked"),
         "engines not read": (without(LEGACY, ["containers.engines"], "denied"), "unknown", "", "needs root"),
     },
     "container.selinux": {
@@ -158,10 +158,10 @@ TABLE: dict[str, dict[str, tuple[Host, Status, str, str]]] = {
         ),
         "permissive": (serving(selinux="permissive", selinux_denials=DENIAL), "pass", "", "permissive"),
         "denials not read": (
-            without(serving(selinux="enforcing"), ["containers.selinux_denials"]),
-            "pass",
+            without(serving(selinux="enforcing"), ["containers.selinux_denials"], "denied"),
+            "unknown",
             "",
-            "enforcing",
+            "needs root",
         ),
         "disabled": (serving(), "skip", "", "not in use"),
         "not read": (without(serving(), ["containers.selinux"], "failed"), "unknown", "", "could not"),

@@ -82,6 +82,13 @@ CASES: dict[str, tuple[str, Host, Status, str, str]] = {
         "",
         "4.0 GiB",
     ),
+    "a limit, and no GPU tells its memory": (
+        "system.cgroup_limit",
+        without(machine(cgroup_memory_limit_bytes=4 * GIB), ["driver.nvml", "driver.smi"]),
+        "unknown",
+        "",
+        "was not told",
+    ),
     "performance": (
         "system.governor",
         machine(governors={"performance": 64}),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from doctor.core.finding import Status
+from doctor.core.goal import parse_goal
 from doctor.core.host import Absent, DeviceNode, Host, PackageChange
+from doctor.core.judge import judge
 from doctor.core.versions import Dotted
 from tests.core.hosts import (
     H100,
@@ -20,6 +22,7 @@ from tests.core.hosts import (
     in_container,
     in_wsl2,
     known_of,
+    matrix,
     no_driver,
     package,
     packages_of,
@@ -173,6 +176,13 @@ MORE: dict[str, tuple[str, Host, Status, str, str]] = {
         "/dev/nvidia0",
         "eve",
     ),
+    "owners not told": (
+        "security.device_nodes",
+        put(healthy(), "driver.device_nodes", (DeviceNode(path="/dev/nvidia0", mode="0666", owner=""),)),
+        "skip",
+        "",
+        "not told",
+    ),
     "no key waits": ("security.pending_keys", put(healthy(), "machine.pending_keys", ()), "pass", "", "none"),
     "a key waits": (
         "security.pending_keys",
@@ -208,3 +218,12 @@ def test_where_they_do_not_apply() -> None:
     expect(in_container(), "security.pending_keys", "skip", "")
     expect(in_wsl2(), "security.driver_advisory", "skip", "")
     expect(in_wsl2(), "security.device_nodes", "skip", "")
+
+
+def test_an_open_bulletin_is_a_warning_for_who_hardens() -> None:
+    """As the toolkit's are: the policy asks for it, and nobody else is warned of what is a note."""
+    host = put(healthy(), "driver.kernel_version", Dotted("580.95.05"))
+    report = judge(host, matrix(), parse_goal("policy=harden"))
+    (mine,) = [f for f in report.findings if f.id == "security.driver_advisory"]
+    assert (mine.status, mine.wanted.endswith("or newer")) == ("warn", True)
+    assert {f.status for f in answer(host).findings if f.id == "security.driver_advisory"} == {"pass"}

@@ -19,6 +19,7 @@ from tests.core.hosts import (
     in_wsl2,
     packages_of,
     put,
+    reports,
     without,
     without_module,
 )
@@ -103,6 +104,31 @@ CASES: dict[str, tuple[str, Host, Status, str, str]] = {
         "warn",
         FIRST,
         "580.95.05",
+    ),
+    "firmware, and no driver version to compare": (
+        "driver.gsp_firmware",
+        without(
+            gpu(reports(healthy(), driver_version=None), gsp_firmware="580.95.05"),
+            ["driver.kernel_version"],
+            "denied",
+        ),
+        "unknown",
+        FIRST,
+        "needs root",
+    ),
+    "no options told": (
+        "driver.module_parameters",
+        put(healthy(), "driver.parameters", {}),
+        "skip",
+        "",
+        "none",
+    ),
+    "none told that could wait": (
+        "driver.options_in_force",
+        options("NVreg_EnableMSI=0"),
+        "skip",
+        "",
+        "none",
     ),
     "default options": ("driver.module_parameters", healthy(), "pass", "", "defaults"),
     "MSI off": (

@@ -5,9 +5,19 @@ from __future__ import annotations
 import pytest
 
 from doctor.core.finding import Status
-from doctor.core.host import Host
+from doctor.core.host import Absent, Host
 from doctor.core.host_machine import LockHolder, ModuleStream
-from tests.core.hosts import answer, driver_packages, expect, healthy, in_container, known_of, put, without
+from tests.core.hosts import (
+    answer,
+    driver_packages,
+    expect,
+    healthy,
+    in_container,
+    known_of,
+    no_driver,
+    put,
+    without,
+)
 from tests.core.pairs_machine import CUDA, KEYRING, OLDER, entry, sources
 
 CONFLICT = sources(entry(), entry(OLDER, signed_by=""))
@@ -82,6 +92,39 @@ CASES: dict[str, tuple[str, Host, Status, str, str]] = {
         "pass",
         "",
         "no stream",
+    ),
+    "no dnf": ("system.module_stream", healthy(), "skip", "", "no streams here"),
+    "a stream, and no driver yet": (
+        "system.module_stream",
+        put(no_driver(), "machine.module_streams", stream("580-open").machine.module_streams),
+        "skip",
+        "580-open",
+        "no driver yet",
+    ),
+    "a stream, and the driver was not read": (
+        "system.module_stream",
+        without(
+            stream("580-open"),
+            ["driver.kernel_version", "driver.userspace_version", "kernel.installed"],
+            "denied",
+        ),
+        "unknown",
+        "580-open",
+        "needs root",
+    ),
+    "the mark was not asked for": (
+        "system.reboot_required",
+        put(healthy(), "packages", driver_packages(reboot_required=Absent(reason="not_collected"))),
+        "skip",
+        "",
+        "not asked",
+    ),
+    "the mark could not be read": (
+        "system.reboot_required",
+        put(healthy(), "packages", driver_packages(reboot_required=Absent(reason="denied"))),
+        "unknown",
+        "",
+        "needs root",
     ),
     "no reboot due": ("system.reboot_required", healthy(), "pass", "", "none is due"),
     "a reboot due": (

@@ -100,6 +100,10 @@ def test_what_did_not_answer_is_named_with_where_it_waits() -> None:
     expect(healthy(), "system.collection", "pass", "", "no item was stuck")
 
 
+def test_a_report_that_does_not_say_how_it_was_taken_answered_in_no_time() -> None:
+    expect(PASTED, "system.collection", "skip", "", "does not say")
+
+
 def smi(**fields: object) -> Host:
     return put(healthy(), "driver.smi", msgspec.structs.replace(at(healthy(), "driver.smi").value, **fields))
 
@@ -114,6 +118,12 @@ WITNESSES: dict[str, tuple[Host, Status, str, str]] = {
         "warn",
         "gpu count",
         "NVML lists 2",
+    ),
+    "one of them, and the others did not answer": (
+        without(healthy(), ["driver.smi", "driver.nvml"], "timeout"),
+        "unknown",
+        "",
+        "did not answer in time",
     ),
     "module not loaded": (without_module(healthy()), "skip", "", "not loaded"),
     "in a container": (in_container(), "pass", "", "3 witnesses"),
@@ -185,7 +195,16 @@ def called_with(path: str, **facts: object) -> Host:
 
 OTHER = working_probe(library_path="/opt/nv/lib/libcuda.so.1")
 
+#: A report that somebody pasted, which says nothing of who collected it and with which variables.
+PASTED = put(without(healthy(), ["cuda.probe_caller"]), "collection", Collection())
+
 CALLER: dict[str, tuple[Host, Status, str]] = {
+    "nobody asked": (PASTED, "skip", "not asked"),
+    "the caller has other variables": (
+        put(PASTED, "system.environment", {"PATH": "/usr/bin"}),
+        "pass",
+        "is not set",
+    ),
     "not set": (healthy(), "pass", "is not set"),
     "set, the same libcuda": (called_with("/opt/lib"), "pass", "changes nothing"),
     "set, another libcuda": (called_with("/opt/nv/lib", probe_caller=OTHER), "pass", "puts /opt/nv/lib"),

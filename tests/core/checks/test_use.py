@@ -66,6 +66,18 @@ CASES: dict[str, tuple[str, Host, Status, str]] = {
         "pass",
         "210 MHz",
     ),
+    "busy and slow, and the reasons were not told": (
+        "gpu.clocks",
+        gpu(healthy(), **{**SLOW, "clock_limits": None}),
+        "unknown",
+        "was not told",
+    ),
+    "power state not told": (
+        "gpu.runtime_power",
+        device(lost_gpu(lost_gpu(healthy()), FIRST), 0, power_state=""),
+        "skip",
+        "not told",
+    ),
     "load not told": ("gpu.clocks", gpu(healthy(), utilisation_percent=None), "skip", "not told"),
     "default mode": ("gpu.compute_mode", healthy(), "pass", "default"),
     "one process at a time": (

@@ -33,9 +33,18 @@ def make(root: Path, facts: SystemFacts) -> None:
     for name in ("redhat-release", "system-release"):
         (root / "etc" / name).symlink_to("rocky-release")
     major = facts.major
-    for folder in ("etc/dnf/vars", "etc/dnf/modules.d", "etc/pki/rpm-gpg", "usr/libexec", "etc/yum.repos.d"):
+    for folder in (
+        "var/lib/rpm",
+        "etc/dnf/vars",
+        "etc/dnf/modules.d",
+        "etc/pki/rpm-gpg",
+        "usr/libexec",
+        "etc/yum.repos.d",
+    ):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    write(root, "etc/rpm/macros.dist", f"%dist .el{major}\n%rhel {major}\n%el{major} 1\n")
+    # Debian's rpm keeps a database for each caller's home: who asks with another HOME would find an empty one.
+    macros = f"%dist .el{major}\n%rhel {major}\n%el{major} 1\n%_dbpath /var/lib/rpm\n"
+    write(root, "etc/rpm/macros.dist", macros)
     write(root, "etc/dnf/dnf.conf", DNF_CONF.format(major=major))
     write(root, "etc/yum.repos.d/rocky.repo", _own_repositories(facts))
     write(

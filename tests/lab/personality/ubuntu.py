@@ -80,5 +80,6 @@ def _know_kernel(root: Path, release: str) -> None:
             else []
         )
         write(files, f"{name}.list", "".join(f"{p}\n" for p in ["/.", *own]))
+        write(files, f"{name}.md5sums", "")  # without it `dpkg --audit` wants the package installed again
     status = root / "var/lib/dpkg/status"
     status.write_text(status.read_text().rstrip("\n") + "\n\n" + "\n".join(records) + "\n")

@@ -1,0 +1,62 @@
+"""One change at a time on a host: a lock that the kernel lifts when its owner dies, and that names him."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+
+from doctor.apply.places import lock_file
+from doctor.errors import ApplyError
+
+__all__ = ["Lock", "owner_of"]
+
+
+class Lock:
+    """Held while the object lives in the process; `flock` goes with the file, so no stale one is left."""
+
+    def __init__(self, host: str, run: str) -> None:
+        path = lock_file(host)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # No O_TRUNC: the owner's name is in it until the lock is ours.
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ApplyError(
+                f"the lock `{path}` cannot be opened: {error.strerror}", end="unchanged"
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = _owner(self._file)
+            os.close(self._file)
+            raise ApplyError(
+                f"{owner or 'another run'} is changing this host",
+                end="unchanged",
+                hints=(f"`mopt-doctor run show {owner.split()[1]}`" if owner else f"the lock is `{path}`",),
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"run {run} (pid {os.getpid()})".encode(), 0)
+
+    def release(self) -> None:
+        os.ftruncate(self._file, 0)
+        os.close(self._file)
+
+
+def _owner(file: int) -> str:
+    return os.pread(file, 200, 0).decode("utf-8", "replace").strip()
+
+
+def owner_of(host: str) -> str:
+    """Who holds the lock of a host now, `run ID (pid N)`; empty when it is free."""
+    try:
+        file = os.open(lock_file(host), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return _owner(file)
+    else:
+        return ""
+    finally:
+        os.close(file)

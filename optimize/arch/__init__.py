@@ -1,0 +1,1 @@
+"""Rules by which the shapes of model families follow from their configs."""
