@@ -125,15 +125,25 @@ CORE := newest
 
 .PHONY: lab-slice
 lab-slice: lab-deps
-	@mkdir -p $(REPORTS); rm -f $(REPORTS)/lab.xml
+	@mkdir -p $(REPORTS); rm -f $(REPORTS)/lab*
 	@$(LAB) base ubuntu-24.04 rocky-9 $(addprefix --core ,$(CORE))
-	@$(LAB_PYTEST) -m slice $(addprefix --core ,$(CORE)) --junitxml=$(REPORTS)/lab.xml $(ARGS)
+	@# Two sessions side by side, one a core: each has namespaces of its own.
+	@slice='env $(LAB_PYTEST) -m slice $(addprefix --core ,$(CORE))'; code=0; \
+	$$slice -k test_provision --junitxml=$(REPORTS)/lab-provision.xml $(ARGS) >$(REPORTS)/lab-provision.txt 2>&1 & first=$$!; \
+	trap 'kill $$first' INT TERM; \
+	$$slice -k 'not test_provision' --junitxml=$(REPORTS)/lab.xml $(ARGS) || code=1; \
+	wait $$first || code=1; cat $(REPORTS)/lab-provision.txt; exit $$code
 
 ## make lab-vm   a machine with a kernel of its own, Secure Boot on and off (minutes, emulated)
 .PHONY: lab-vm
 lab-vm: $(VENV)/.dev
 	@$(LAB) deps hosts vm
 	@PYTHONPATH=. $(PYTHON) -m tests.lab.vm $(ARGS)
+
+## make lab-kills  runs killed at random moments, resumed and rolled back (minutes a trial). ARGS='--seed 7 --count 25'
+.PHONY: lab-kills
+lab-kills: lab-base
+	@$(LAB_PYTEST)/test_kills.py $(ARGS)
 
 .PHONY: lab-deps lab-base
 lab-deps: $(VENV)/.dev

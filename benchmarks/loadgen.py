@@ -2,7 +2,7 @@
 
 Streams a second at saturation (32 streams of 64 tokens): ours in one process, a bare protocol client
 (`bare_client.py`) that is its ceiling, and, with `--rivals`, locust and aiperf in environments of their own
-below `--envs DIR`, and `vllm bench serve` where vllm is on the PATH. Then the error of the client: TTFT and the
+below `--envs DIR`, and `vllm bench serve` where vllm is there. Then the error of the client: TTFT and the
 bias of throughput at Poisson 100/s, the lag of pieces at 500 streams of 20 ms. Medians of `--rounds`; all
 clients take turns in each round. Returns 1 when a bar is broken. `--quick`: one round, own clients only, one
 line, less than 50 s.
@@ -51,11 +51,11 @@ LAG_S = 2e-3
 
 LOCUSTFILE = """
 import os
-from locust import FastHttpUser, constant, task
+from locust import HttpUser, constant, task
 
 BODY = {"model": "mock", "stream": True, "max_tokens": int(os.environ["TOKENS"]), "prompt": "a"}
 
-class User(FastHttpUser):
+class User(HttpUser):
     wait_time = constant(0)
 
     @task
@@ -182,7 +182,10 @@ def _environment(envs: Path, name: str, package: str) -> Path:
 
 
 def locust(address: Address, seconds: float, envs: Path) -> float:
-    """Streams a second of locust's fast user, in one process, each stream read to its end."""
+    """Streams a second of locust in one process, each stream read line by line to its end.
+
+    Its fast user gives an answer only as a whole: no token of a stream has a time there.
+    """
     program = _environment(envs, "locust", "locust") / "locust"
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "locustfile.py").write_text(LOCUSTFILE, encoding="utf-8")

@@ -39,6 +39,7 @@ class Question:
         self.longest = 0
         self.share = Setting(name="", value="0.9", because="")
         self.step = 0
+        self.default_because = "the engine's own for this device"
         self.sources: list[str] = [*gpu.source]
 
     @property
@@ -197,6 +198,8 @@ class Question:
         rates, defaults = self.rates(), None
         if self.engine.component == "vllm":
             defaults = batch_defaults(self.edition, "vllm", self.engine.version, self.gpu)
+        if defaults is None:
+            self.default_because = "no row tells what the engine takes by itself: one that serves"
         tokens = defaults.max_num_batched_tokens if defaults else _STEP
         sequences = defaults.max_num_seqs if defaults else _SEQUENCES
         each = prefill_floor(self.facts, rates, prompt_tokens=tokens) if rates else None
@@ -207,6 +210,7 @@ class Question:
             is_chunked=self.facts.task == "generate",
             seconds_per_token=each.time_s / tokens if each else None,
             tpot_ms=load.slo.tpot_ms if load else None,
+            default_because=self.default_because,
         )
         return Bench(
             facts=self.facts,
@@ -219,6 +223,7 @@ class Question:
             load=load,
             longest_tokens=self.longest,
             step_tokens=self.step,
+            can_be_eager=self.engine.component == "vllm",
             sequences_max=sequences,
         )
 

@@ -114,8 +114,8 @@ def _rates(edition: Edition, facts: ModelFacts, room: Room) -> Rates | None:
     scheme = said.scheme if said is not None and said.has_quantized_activations else ""
     where = (edition, room.pci_id, room.architecture, room.memory_type)
     own: dict[str, Precision] = {"fp8": "fp8", "fp8-block": "fp8", "nvfp4": "fp4"}
-    found = rates_of(*where, own[scheme]) if scheme in own else None
-    return found or rates_of(*where)
+    found = rates_of(*where, own[scheme], end="high") if scheme in own else None
+    return found or rates_of(*where, end="high")
 
 
 def _with_speed(found: Fit, facts: ModelFacts, rates: Rates, asked: FitAsked, kv_dtype: str) -> Fit:

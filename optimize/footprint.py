@@ -138,7 +138,7 @@ def kv_bytes_per_token(
     context; layers with a window let go of old ones). Raises KeyError on a dtype that is not known.
     """
     total = sum(
-        (_layer_bytes(one, dtype, tensor) * _stage(one.layers, pipeline) for one in facts.attention),
+        (_layer_bytes(facts, one, dtype, tensor) * _stage(one.layers, pipeline) for one in facts.attention),
         Fraction(0),
     )
     return ceil(total)
@@ -148,13 +148,19 @@ def _stage(layers: int, pipeline: int) -> int:
     return ceil(layers / pipeline)
 
 
-def _layer_bytes(group: AttentionGroup, dtype: str, tensor: int) -> Fraction:
+def _layer_bytes(facts: ModelFacts, group: AttentionGroup, dtype: str, tensor: int) -> Fraction:
     """Bytes of one token in one layer on one GPU."""
     size = KV_BYTES[dtype]
     if group.kind == "bidirectional":
         return Fraction(0)
     if group.kind == "mla":
         index = group.index_dim + 4 * ceil(group.index_dim / _INDEX_SCALE)
+        if size == 1 and any(one.index_dim for one in facts.attention):
+            # vLLM's fp8_ds_mla of sparse models: the latent row in FP8 with a float32 scale for 128 values,
+            # the rotated part in 16 bits: 512 + 16 + 128 bytes.
+            return Fraction(
+                group.latent_dim + 4 * ceil(group.latent_dim / _INDEX_SCALE) + 2 * group.rope_dim + index
+            )
         return (group.latent_dim + group.rope_dim) * size + index
     heads = max(1, ceil(group.kv_heads / tensor))
     return heads * (group.head_dim + group.v_head_dim) * size
@@ -189,7 +195,7 @@ def kv_bytes_per_sequence(  # noqa: PLR0913 - a sequence and where it lies
     for one in facts.attention:
         group = one if has_window_cache else msgspec.structs.replace(one, window_tokens=0)
         kept = _kept_tokens(group, tokens, block_tokens, step_tokens)
-        total += _layer_bytes(group, dtype, tensor) * kept * _stage(one.layers, pipeline)
+        total += _layer_bytes(facts, group, dtype, tensor) * kept * _stage(one.layers, pipeline)
     return ceil(total)
 
 

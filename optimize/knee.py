@@ -121,9 +121,9 @@ def _fit(terms: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], float]:
 def usl(points: Sequence[Point]) -> KneeEstimate:
     """Where the two bounds of throughput meet: N* = peak throughput / that of one stream.
 
-    One stream's is `g` of the Universal Scalability Law X = g N / (1 + a (N - 1) + b N (N - 1)) (Gunther
-    2007), fitted as the polynomial in N that N/X is; with a = 0 = b there is no bound, and no knee. The peak
-    is the mean of the three highest points: the law bends softly and would put it 10 % above a sharp one.
+    A first place by the law X = g N / (1 + a (N - 1) + b N (N - 1)) (Gunther 2007), fitted as the polynomial
+    in N that N/X is; with a = 0 = b there is no bound, and no knee. The law bends softly: the bounds
+    themselves are read off the points well below that place, and above it.
     """
     import numpy as np
 
@@ -134,7 +134,11 @@ def usl(points: Sequence[Point]) -> KneeEstimate:
     start, alpha, beta = (float(value) for value in cost)
     if start <= 0 or alpha + beta <= 0:
         return KneeEstimate(method="usl", load=None, reason="throughput is in proportion to the load")
-    where = float(np.sort(x)[-3:].mean()) * start
+    rough = float(np.sort(x)[-3:].mean()) * start
+    light, heavy = n <= max(0.4 * rough, float(n[0])), (n >= 1.2 * rough) & (n <= 4 * rough)
+    if not heavy.any():
+        return KneeEstimate(method="usl", load=None, reason="its bound lies beyond the last point")
+    where = float(np.median(x[heavy]) / np.mean(x[light] / n[light]))
     if where >= 0.95 * float(n[-1]):
         return KneeEstimate(method="usl", load=None, reason="its bound lies beyond the last point")
     return KneeEstimate(method="usl", load=where)

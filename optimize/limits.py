@@ -95,8 +95,14 @@ def headroom(mean_in_flight: float) -> int:
     return max(1, ceil(mean_in_flight + 3 * sqrt(mean_in_flight)))
 
 
-def step_tokens(
-    default: int, *, longest: int, is_chunked: bool, seconds_per_token: float | None, tpot_ms: float | None
+def step_tokens(  # noqa: PLR0913 - the default, and what may change it
+    default: int,
+    *,
+    longest: int,
+    is_chunked: bool,
+    seconds_per_token: float | None,
+    tpot_ms: float | None,
+    default_because: str = "the engine's own for this device",
 ) -> tuple[int, str]:
     """Most tokens in one step, and why. `seconds_per_token` is the least that one prompt token takes.
 
@@ -107,7 +113,7 @@ def step_tokens(
         tokens = max(default, longest)
         return tokens, "a prompt is computed in one step here, so that the longest must fit into it"
     if tpot_ms is None or seconds_per_token is None:
-        return default, "the engine's own for this device"
+        return default, default_because
     fitting = [size for size in (default, *_STEPS) if size <= default]
     for size in fitting:
         if size * seconds_per_token * 1000 <= tpot_ms:

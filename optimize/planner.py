@@ -110,13 +110,13 @@ def _settle(question: Question, bench: Bench, seat: Seat) -> None:
     """Decisions that follow from where it fits."""
     facts, settings = question.facts, question.settings
     settings += _of_split(facts, seat.split, seat.copies)
-    settings += _of_batch(seat, max(question.step, seat.max_sequences), question.step_because)
+    settings += _of_batch(question, seat)
     if question.share.name:
         settings.append(question.share)
     if seat.is_eager:
         because = "it fits only without CUDA graphs; each step then waits for its launches"
         settings.append(Setting(name="enforce-eager", value="yes", because=because, is_given=True))
-    elif facts.task == "generate":
+    elif facts.task == "generate" and bench.can_be_eager:
         because = "graphs save the launches of each step, and their memory is counted"
         settings.append(Setting(name="enforce-eager", value="no", because=because))
     if question.engine.component == "vllm":
@@ -159,18 +159,19 @@ def _setting(name: str, value: int, because: str) -> Setting:
     return Setting(name=name, value=str(value), because=because, is_given=value > 1)
 
 
-def _of_batch(seat: Seat, step: int, step_because: str) -> list[Setting]:
+def _of_batch(question: Question, seat: Seat) -> list[Setting]:
+    step = max(question.step, seat.max_sequences)
     fit = f"{seat.holds} of mean length fit" if seat.holds is not None else "they cost no cache"
     if seat.asked is not None and seat.max_sequences == seat.asked:
         why = f"so many at once are asked of a copy; {fit}"
     elif seat.max_sequences == seat.holds:
         why = f"{fit} into the KV cache: more are preempted and computed again"
     else:
-        why = f"the engine's own for this device; {fit}"
+        why = f"{question.default_because}; {fit}"
     sequences = str(seat.max_sequences)
     return [
         Setting(name="max-num-seqs", value=sequences, because=why, is_given=True),
-        Setting(name="max-num-batched-tokens", value=str(step), because=step_because, is_given=True),
+        Setting(name="max-num-batched-tokens", value=str(step), because=question.step_because, is_given=True),
     ]
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "State",
     "Tried",
     "bracket",
+    "crowding",
     "estimate",
     "evidence",
     "fit",
@@ -92,6 +93,8 @@ class Tried(_Value, frozen=True, kw_only=True):
     worth: float
     """Independent requests that `n` are worth."""
     reason: str
+    is_growing: bool = False
+    """Over-saturated: that is a failure, whatever the counts."""
     is_over: bool = False
     """No look remains, whatever the judgement."""
 
@@ -132,14 +135,29 @@ def evidence(settings: Settings, state: State) -> tuple[Evidence, ...]:
     for one in state.tried:
         if one.is_over:
             by_rate.setdefault(one.rate_per_s, []).append(one)
-    return tuple(_together(settings, rate, tries) for rate, tries in sorted(by_rate.items()))
+    return tuple(
+        _together(settings, rate, tries, crowding(state.tried, rate))
+        for rate, tries in sorted(by_rate.items())
+    )
 
 
-def _together(settings: Settings, rate: float, tries: list[Tried]) -> Evidence:
+def crowding(tried: tuple[Tried, ...], rate_per_s: float) -> float:
+    """How many requests are worth one at a rate: the mean over what was seen there and a tenth below.
+
+    A run in which by luck nobody came late shows no clusters either, and would be proof of itself.
+    """
+    near = [one for one in tried if one.worth > 0 and 0.9 <= one.rate_per_s / rate_per_s <= 1.05]
+    count = sum(one.n for one in near)
+    return sum(one.n * one.n / one.worth for one in near) / count if count else 1.0
+
+
+def _together(settings: Settings, rate: float, tries: list[Tried], crowded: float) -> Evidence:
     n, late, worth = (sum(getattr(one, name) for one in tries) for name in ("n", "late", "worth"))
+    worth = min(worth, n / crowded)
     verdict: Judgement = tries[-1].judgement
-    if len(tries) > 1 and verdict not in ("invalid", "fail"):
-        verdict = judged(settings, n, late, worth, looks=settings.looks + 1)
+    if verdict != "invalid" and not (verdict == "fail" and tries[-1].is_growing):
+        looks = settings.looks + len(tries) - 1
+        verdict = judged(settings, n, late, worth, looks=looks)
     return Evidence(
         rate_per_s=rate,
         judgement=verdict,

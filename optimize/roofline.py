@@ -40,7 +40,7 @@ Precision = Literal["bf16", "fp8", "fp4"]
 
 
 class Rates(_Value, frozen=True, kw_only=True):
-    """What a good card reaches. The lower end of each range: a floor must hold for every good card."""
+    """What good cards reach: the upper or the lower end of each range in the matrix."""
 
     gpu: str
     memory_bytes_per_s: float
@@ -55,31 +55,35 @@ class Rates(_Value, frozen=True, kw_only=True):
 # --- rates ----------------------------------------------------------------------------------------
 
 
-def rates_of(
+def rates_of(  # noqa: PLR0913 - a card and what is asked of it
     edition: Edition,
     pci_id: str,
     architecture: str,
     memory_type: str,
     precision: Precision = "bf16",
+    *,
+    end: Literal["low", "high"] = "low",
 ) -> Rates | None:
     """What a card reaches, by the rows of the matrix; None where there is no row for it, or none that says
-    this precision.
+    this precision. `low` is for plans, which must hold on every good card; `high` for floors, which none may
+    pass.
     """
     row = next((one for one in edition.speeds if pci_id in one.pci_device_ids), None)
     if row is None:
         return None
     memory = _memory_share(edition, memory_type)
-    arithmetic = _arithmetic(edition, row, architecture, precision)
+    arithmetic = _arithmetic(edition, row, architecture, precision, end)
     if memory is None or arithmetic is None:
         return None
     flops, is_measured, why = arithmetic
+    share = getattr(memory, end)
     return Rates(
         gpu=row.gpu,
-        memory_bytes_per_s=row.bandwidth_gb_s * 1e9 * memory.low,
+        memory_bytes_per_s=row.bandwidth_gb_s * 1e9 * share,
         flop_per_s=flops,
         precision=precision,
         is_measured=is_measured,
-        because=(f"{memory.low:g} of {row.bandwidth_gb_s:g} GB/s ({memory.id})", why),
+        because=(f"{share:g} of {row.bandwidth_gb_s:g} GB/s ({memory.id})", why),
         source=tuple(dict.fromkeys((*row.source, *memory.source))),
     )
 
@@ -94,7 +98,7 @@ def _memory_share(edition: Edition, memory_type: str) -> SpeedRange | None:
 
 
 def _arithmetic(
-    edition: Edition, row: GpuSpeed, architecture: str, precision: str
+    edition: Edition, row: GpuSpeed, architecture: str, precision: str, end: Literal["low", "high"]
 ) -> tuple[float, bool, str] | None:
     """Operations a second: measured on the card, else by the share that its architecture reaches."""
     measured = {"bf16": row.measured_bf16_tflops, "fp8": row.measured_fp8_tflops}.get(precision)
@@ -107,12 +111,14 @@ def _arithmetic(
         return None
     shares = [one for one in edition.speed_ranges if one.quantity == precision and one.unit == "share"]
     own = [one for one in shares if one.applies_to in (architecture, architecture.partition("_")[0])]
-    chosen = min(own or shares, key=lambda one: one.low, default=None)
-    if chosen is None:
+    among = sorted(own or shares, key=lambda one: float(getattr(one, end)))
+    if not among:
         return None
-    apart = "" if own else ", the lowest of other architectures"
-    why = f"{chosen.low:g} of {sheet:g} TFLOPS {precision} ({chosen.id}{apart})"
-    return sheet * 1e12 * chosen.low, False, why
+    chosen = among[0] if end == "low" else among[-1]
+    share = getattr(chosen, end)
+    apart = "" if own else f", the {end}est of other architectures"
+    why = f"{share:g} of {sheet:g} TFLOPS {precision} ({chosen.id}{apart})"
+    return sheet * 1e12 * share, False, why
 
 
 # --- floors ---------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     load: Load | None
     longest_tokens: int
     step_tokens: int
+    can_be_eager: bool
+    """Whether the engine has a flag to go without CUDA graphs."""
     sequences_max: int
     """Most sequences in a step that the engine would take by itself."""
 
@@ -115,7 +117,7 @@ def best(bench: Bench) -> Seat | None:
     CUDA graphs are given up only where nothing fits with them. None where the weights are not known.
     """
     seats = list(attempts(bench))
-    if not any(seat.fits for seat in seats):
+    if bench.can_be_eager and not any(seat.fits for seat in seats):
         eager = [seat for seat in attempts(bench, is_eager=True) if seat.fits]
         seats = eager or seats
     if not seats:

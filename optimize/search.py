@@ -28,6 +28,7 @@ from optimize.probes import (
     State,
     Tried,
     bracket,
+    crowding,
     estimate,
     evidence,
     fit,
@@ -178,7 +179,7 @@ def fold(settings: Settings, state: State, order: Order, samples: Samples) -> St
     summary = summarise(samples, slo=settings.slo, confidence=settings.confidence)
     going_on = bool(state.tried) and not state.tried[-1].is_over
     before = state.tried[-1] if going_on else _untried(order, purpose)
-    now = _decided(settings, _counted(before, order, summary), summary)
+    now = _decided(settings, state.tried, _counted(before, order, summary), summary)
     tokens = sum(t for column in (samples.n_in, samples.n_out) for t in column if isfinite(t))
     return msgspec.structs.replace(
         state,
@@ -224,15 +225,16 @@ def _counted(before: Tried, order: Order, summary: Summary) -> Tried:
     )
 
 
-def _decided(settings: Settings, now: Tried, summary: Summary) -> Tried:
+def _decided(settings: Settings, tried: tuple[Tried, ...], now: Tried, summary: Summary) -> Tried:
     """By the rule over all looks; a load that keeps growing fails at once, a broken one is no evidence."""
     verdict: Judgement
     if summary.judgement == "invalid":
         return msgspec.structs.replace(now, judgement="invalid", is_over=True)
     if summary.window.because.startswith("over-saturated"):
-        return msgspec.structs.replace(now, judgement="fail", is_over=True)
+        return msgspec.structs.replace(now, judgement="fail", is_growing=True, is_over=True)
     looks = _PROOF_LOOKS if now.purpose == "proof" else settings.looks
-    verdict = judged(settings, now.n, now.late, now.worth, looks=looks)
+    worth = min(now.worth, now.n / crowding(tried, now.rate_per_s))
+    verdict = judged(settings, now.n, now.late, worth, looks=looks)
     is_over = verdict != "undecided" or now.requests >= _most(settings, now.purpose)
     return msgspec.structs.replace(now, judgement=verdict, is_over=is_over)
 

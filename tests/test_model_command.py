@@ -209,3 +209,12 @@ def test_nothing_of_a_config_steers_the_terminal(capsys, tmp_path: Path) -> None
     for argv in ((), ("--json",)):
         _, out, _ = run(capsys, str(folder), "--gpu", "L4", *argv)
         assert not UNSAFE.search(out)
+
+
+def test_a_snapshot_of_a_hub_is_known_by_its_repository(capsys, tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--Qwen--Qwen3-0.6B" / "snapshots" / ("a" * 40)
+    config = json.loads((DATA / "Qwen3-0.6B.json").read_text())
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 27}))
+    found = document(capsys, str(snapshot / "config.json"), "--gpu", "L4")
+    assert [fault["message"] for fault in found["faults"]] == ["`layers` is 27; Qwen/Qwen3-0.6B has 28"]

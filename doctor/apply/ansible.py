@@ -1,32 +1,37 @@
 """One playbook run through ansible-runner: the only module that imports it.
 
 What its release 2.4.3 does by itself and must not (read in its source, and tried): it writes extra variables,
-passwords and the whole environment to files that stay, reads such files of an earlier run, switches host key
+results and the whole environment to files that stay, reads such files of an earlier run, switches host key
 checking off, ends a run when a handler raises, and cancels by SIGKILL.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from doctor.errors import ConfigError
+from doctor.apply.scrub import PASSWORD_FILES, Scrub, secrets_in
+from doctor.apply.told import Listener, Played, Told
+from doctor.config import data_dir, refuse_untrusted
+from doctor.errors import ApplyError, ConfigError
 
 __all__ = [
     "CONTROLLER_VARIABLES",
-    "Played",
-    "Told",
     "controller_environment",
     "find_playbook_program",
     "play",
+    "sweep",
+    "trust_what_runs",
 ]
 
 #: What of the caller's environment a run gets: where things are, never what they say.
@@ -46,40 +51,6 @@ CONTROLLER_VARIABLES = (
     "ANSIBLE_SSH_ARGS",
 )
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SAID_MAX = 4000
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What one task did, of its result only what may be kept."""
-
-    task: str
-    state: str
-    """`ok`, `changed`, `failed`, `unreachable` or `skipped`."""
-    took_s: float = 0.0
-    said: str = ""
-    acting: tuple[str, ...] | None = None
-    """Of the task that asks the host what is left to do: the stages that act."""
-    disruptive: bool = False
-    """Of the same task: whether a driver in use is changed, so that the host is drained first."""
-
-
-class Played(msgspec.Struct, frozen=True, kw_only=True):
-    """How a playbook run ended."""
-
-    status: str
-    """`successful`, `failed`, `canceled`, `timeout`."""
-    code: int
-    changed: int = 0
-    unreachable: bool = False
-    failures: tuple[str, ...] = ()
-    acting: tuple[str, ...] | None = None
-    disruptive: bool = False
-    tail: str = ""
-    """The last lines of output, where nothing of the host was reported."""
-
-    @property
-    def is_good(self) -> bool:
-        return self.status == "successful" and self.code == 0
 
 
 def find_playbook_program() -> str:
@@ -106,11 +77,66 @@ def find_playbook_program() -> str:
     return found
 
 
+def trust_what_runs() -> None:
+    """Root runs no Ansible and no playbook that somebody else could have written. Raises ConfigError."""
+    import importlib.util
+
+    if os.geteuid() != 0:
+        return
+    refuse_untrusted(data_dir("playbooks"), "the playbooks")
+    refuse_untrusted(find_playbook_program(), "the program")
+    for name in ("ansible", "ansible_runner"):
+        package = importlib.util.find_spec(name)
+        if package is not None and package.origin:
+            refuse_untrusted(str(Path(package.origin).parent), "the package")
+    for name in ("ANSIBLE_CONFIG", *PASSWORD_FILES, "ANSIBLE_PRIVATE_KEY_FILE"):
+        path = os.environ.get(name, "")
+        if path and os.path.exists(path):  # noqa: PTH110 - it may hold `~`, which is Ansible's to read
+            refuse_untrusted(path, f"{name},")
+
+
 def controller_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What a run and its children get: a token exported in the caller's shell is not in it."""
     kept = {name: environ[name] for name in CONTROLLER_VARIABLES if name in environ}
+    if os.geteuid() == 0:
+        # Ansible reads plugins and settings below HOME, and sudo may leave that of the caller.
+        kept["HOME"] = pwd.getpwuid(0).pw_dir
     program = str(Path(sys.executable).parent)
     return kept | {"PATH": f"{program}:{_PATH}", "LC_ALL": "C.UTF-8", "PYTHONSAFEPATH": "1"}
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed run of this folder has left in the places for its files."""
+    for parent in _parents(folder):
+        for left in parent.glob(f"{_prefix(folder)}*"):
+            if left.lstat().st_uid == os.geteuid() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _prefix(folder: Path) -> str:
+    return f"mopt-ansible-{folder.name}-"
+
+
+def _parents(folder: Path) -> list[Path]:
+    """Where a run's files may lie for as long as it lasts: in memory if the host allows, never kept.
+
+    Ansible's callback writes each result, arguments included, to a file before it is read here.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    wanted = [Path(runtime)] if runtime.startswith("/") and os.geteuid() != 0 else []
+    wanted += [Path("/dev/shm"), folder]  # noqa: S108 - mkdtemp makes it, 0700
+    return [path for path in wanted if path.is_dir() and os.access(path, os.W_OK | os.X_OK)]
+
+
+def _place(folder: Path) -> Path:
+    """A fresh folder of mode 0700. Raises ApplyError where none can be made."""
+    problem = ""
+    for parent in _parents(folder):
+        try:
+            return Path(tempfile.mkdtemp(prefix=_prefix(folder), dir=parent))
+        except OSError as error:
+            problem = error.strerror or str(error)
+    raise ApplyError(f"no place for Ansible's files below `{folder}`: {problem}", end="unchanged")
 
 
 def play(  # noqa: PLR0913 - one for each thing that a run is given
@@ -121,9 +147,9 @@ def play(  # noqa: PLR0913 - one for each thing that a run is given
     limit: str,
     variables: Mapping[str, Any],
     variable_files: Sequence[Path] = (),
-    is_dry: bool,
-    on_task: Callable[[Told], None],
-    should_stop: Callable[[], bool],
+    is_dry: bool = False,
+    on_task: Callable[[Told], None] = lambda _told: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Played:
     """Run a playbook on one host of an inventory; `on_task` hears of each task as it ends.
 
@@ -131,45 +157,41 @@ def play(  # noqa: PLR0913 - one for each thing that a run is given
     An exception of `on_task` ends the run before the next task, and is raised here.
     """
     program = find_playbook_program()
-    private = Path(tempfile.mkdtemp(prefix="ansible-", dir=folder))
+    _refuse_templates(variables)
+    environment = controller_environment()
+    scrub = Scrub(secrets_in(variable_files, environment))
+    listener = Listener(on_task, should_stop, scrub)
+    private = _place(folder)
     try:
-        return _play(
-            program,
-            private,
-            playbook=playbook,
-            inventory=inventory,
-            limit=limit,
-            variables=variables,
-            variable_files=variable_files,
-            is_dry=is_dry,
-            hears=_Hears(on_task, should_stop),
-        )
+        given = private / "variables.json"
+        with os.fdopen(os.open(given, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(msgspec.json.encode(variables))
+        # Names of files alone are on the command line, which every user of the host can read. What the plan
+        # says comes last, so that a site's file cannot change it.
+        words = [word for one in (*variable_files, given) for word in ("-e", f"@{one}")]
+        words += ["--check"] if is_dry else []
+        with _only(environment):
+            runner = _runner(program, private, playbook, inventory, limit, words, listener)
+        runner.run()
     finally:
         shutil.rmtree(private, ignore_errors=True)
+    if listener.error is not None:
+        raise listener.error
+    return listener.played(str(runner.status), runner.rc)
 
 
-def _play(  # noqa: PLR0913
+def _runner(  # noqa: PLR0913, PLR0917 - of `play` alone
     program: str,
     private: Path,
-    *,
     playbook: Path,
     inventory: Path,
     limit: str,
-    variables: Mapping[str, Any],
-    variable_files: Sequence[Path],
-    is_dry: bool,
-    hears: _Hears,
-) -> Played:
-    import ansible_runner
+    words: Sequence[str],
+    listener: Listener,
+) -> Any:
+    import ansible_runner.interface
 
-    given = private / "variables.json"
-    with os.fdopen(os.open(given, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-        out.write(msgspec.json.encode(variables))
-    # Names of files alone are on the command line, which every user of the host can read. What the plan says
-    # comes last, so that a site's file cannot change it.
-    words = [word for one in (*variable_files, given) for word in ("-e", f"@{one}")]
-    words += ["--check"] if is_dry else []
-    result = ansible_runner.run(
+    return ansible_runner.interface.init_runner(
         private_data_dir=str(private),
         ident="run",
         playbook=str(playbook),
@@ -184,99 +206,38 @@ def _play(  # noqa: PLR0913
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_GATHER_TIMEOUT": "60",
         },
-        settings={"pexpect_timeout": 1, "idle_timeout": None},
+        settings={"pexpect_timeout": 1, "idle_timeout": None, "suppress_output_file": True},
         suppress_env_files=False,
         quiet=True,
-        event_handler=hears.event,
-        cancel_callback=hears.cancel,
+        event_handler=listener.event,
+        cancel_callback=listener.cancel,
     )
-    if hears.error is not None:
-        raise hears.error
-    return hears.played(result)
 
 
-class _Hears:
-    """Handlers that never raise into ansible-runner: it would leave the playbook running, or kill it."""
+@contextlib.contextmanager
+def _only(environment: Mapping[str, str]) -> Iterator[None]:
+    """ansible-runner takes the whole environment of its process: this much of it is there while it does."""
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
-    def __init__(self, on_task: Callable[[Told], None], should_stop: Callable[[], bool]) -> None:
-        self._on_task, self._should_stop = on_task, should_stop
-        self.error: BaseException | None = None
-        self._failures: list[str] = []
-        self._lines: list[str] = []
-        self._changed = 0
-        self._unreachable = False
-        self._acting: tuple[str, ...] | None = None
-        self._disruptive = False
 
-    def event(self, event: Mapping[str, Any]) -> bool:
-        try:
-            self._heard(event)
-        except BaseException as error:  # noqa: BLE001 - see the class
-            self.error = self.error or error
-        return False  # its data are written to no file
-
-    def cancel(self) -> bool:
-        return self.error is not None or self._should_stop()
-
-    def _heard(self, event: Mapping[str, Any]) -> None:
-        kind, data = str(event.get("event", "")), event.get("event_data") or {}
-        if kind == "verbose" or kind.startswith("playbook_on_no"):
-            self._lines = [*self._lines[-40:], str(event.get("stdout", ""))]
-        if kind == "playbook_on_stats":
-            self._changed = sum((data.get("changed") or {}).values())
-        told = _told(kind, data)
-        if told is None:
-            return
-        if told.state in ("failed", "unreachable"):
-            self._failures.append(told.said or told.task)
-            self._unreachable = self._unreachable or told.state == "unreachable"
-        self._acting = told.acting if told.acting is not None else self._acting
-        self._disruptive = self._disruptive or told.disruptive
-        self._on_task(told)
-
-    def played(self, result: Any) -> Played:
-        return Played(
-            status=str(result.status),
-            code=int(result.rc if result.rc is not None else -1),
-            changed=self._changed,
-            unreachable=self._unreachable,
-            failures=tuple(self._failures),
-            acting=self._acting,
-            disruptive=self._disruptive,
-            tail="\n".join(self._lines)[-_SAID_MAX:],
+def _refuse_templates(value: Any, name: str = "variables") -> None:
+    """Ansible would carry out a template in extra variables, and a plan's texts come from files."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _refuse_templates(str(key), f"{name}.{key}")
+            _refuse_templates(inner, f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            _refuse_templates(inner, f"{name}[{number}]")
+    elif isinstance(value, str) and any(mark in value for mark in ("{{", "{%", "{#")):
+        raise ApplyError(
+            f"`{name}` holds a template, `{value[:60]}`, which Ansible would carry out. Nothing was changed",
+            end="unchanged",
         )
-
-
-_STATES = {
-    "runner_on_ok": "ok",
-    "runner_on_failed": "failed",
-    "runner_on_unreachable": "unreachable",
-    "runner_on_skipped": "skipped",
-}
-
-
-def _told(kind: str, data: Mapping[str, Any]) -> Told | None:
-    """None for events that are no end of a task, and for a failure that the playbook expects."""
-    state = _STATES.get(kind)
-    if state is None or (state == "failed" and data.get("ignore_errors")):
-        return None
-    result = data.get("res") or {}
-    if state == "ok" and result.get("changed"):
-        state = "changed"
-    is_pending = str(data.get("task_action", "")).endswith("mopt_pending")
-    acting = result.get("acting") if is_pending else None
-    return Told(
-        task=str(data.get("task", ""))[:200],
-        state=state,
-        took_s=round(float(data.get("duration") or 0.0), 3),
-        said=_message(result) if state in ("failed", "unreachable") else "",
-        acting=tuple(str(one) for one in acting) if isinstance(acting, list) else None,
-        disruptive=is_pending and bool(result.get("disruptive")),
-    )
-
-
-def _message(result: Mapping[str, Any]) -> str:
-    """The message of what failed; of a loop, those of its items."""
-    items = [one for one in result.get("results") or () if isinstance(one, Mapping) and one.get("failed")]
-    texts = [str(one.get("msg") or "") for one in items] or [str(result.get("msg") or "")]
-    return "; ".join(dict.fromkeys(text for text in texts if text))[:_SAID_MAX]

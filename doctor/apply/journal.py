@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / JOURNAL
+        self._is_cut = False
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             self._file = os.open(self.path, flags, 0o600)
@@ -53,11 +55,14 @@ class Journal:
 
     def write(self, entry: Entry) -> None:
         """One entry, whole and on disk when this returns. Raises ApplyError where it could not be."""
-        line = encode_entry(entry)
+        line = (b"\n" if self._is_cut else b"") + encode_entry(entry)
         try:
             # One write a line: two writers never mix, and a reader sees a line or its beginning.
-            if os.write(self._file, line) != len(line):
-                raise OSError(28, "No space left on device")  # noqa: TRY301
+            written = os.write(self._file, line)
+            # A line that did not fit is ended before the next one; cutting it off would confuse readers.
+            self._is_cut = written != len(line)
+            if self._is_cut:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301
             os.fsync(self._file)
         except OSError as error:
             raise self._unwritable(error) from None

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
-from doctor.apply.places import lock_file
+from doctor.apply.places import lock_file, refuse_open
 from doctor.errors import ApplyError
 
 __all__ = ["Lock", "owner_of"]
+
+
+#: Whoever asks who owns it holds it for a moment, shared: that is no other run.
+_TRIES_S = 1.0
+_PAUSE_S = 0.02
 
 
 class Lock:
@@ -18,24 +24,35 @@ class Lock:
         path = lock_file(host)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_open(path.parent)
             # No O_TRUNC: the owner's name is in it until the lock is ours.
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise ApplyError(
                 f"the lock `{path}` cannot be opened: {error.strerror}", end="unchanged"
             ) from None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not self._taken():
             owner = _owner(self._file)
             os.close(self._file)
             raise ApplyError(
                 f"{owner or 'another run'} is changing this host",
                 end="unchanged",
-                hints=(f"`mopt-doctor run show {owner.split()[1]}`" if owner else f"the lock is `{path}`",),
-            ) from None
+                hints=(f"`mopt-doctor resume {owner.split()[1]}` watches it" if owner else f"the lock is `{path}`",),
+            )
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"run {run} (pid {os.getpid()})".encode(), 0)
+
+    def _taken(self) -> bool:
+        last = time.monotonic() + _TRIES_S
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() > last:
+                    return False
+                time.sleep(_PAUSE_S)
+            else:
+                return True
 
     def release(self) -> None:
         os.ftruncate(self._file, 0)

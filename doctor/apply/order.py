@@ -30,6 +30,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Absolute path; empty for the host that the doctor runs on."""
     variable_files: tuple[str, ...] = ()
     """Files of the site's own variables (hooks, proxies), by absolute path."""
+    overlays: tuple[str, ...] = ()
+    """Folders of the overlays that the plan was made with, by absolute path."""
     timeout_s: float = 15.0
     """For one collection."""
 
@@ -48,8 +50,8 @@ def write_order(folder: Path, order: Order) -> None:
             out.flush()
             os.fsync(out.fileno())
         beside.replace(target)
-        for name in (_STOP,):
-            (folder / name).unlink(missing_ok=True)
+        # What somebody asked of an earlier act is not asked of this one.
+        (folder / _STOP).unlink(missing_ok=True)
     except OSError as error:
         text = f"the run's order `{target}` cannot be written: {error.strerror}"
         raise ApplyError(text, end="unchanged") from None
@@ -61,13 +63,17 @@ def read_order(folder: Path) -> Order:
         return msgspec.json.decode((folder / ORDER).read_bytes(), type=Order)
     except (OSError, msgspec.DecodeError) as error:
         raise ApplyError(
-            f"the order of the run in `{folder}` cannot be read: {error}", end="half_way"
+            f"the order of the run in `{folder}` cannot be read: {error}",
+            end="half_way",
+            hints=("the edition of mopt-doctor that wrote it reads it", f"`{folder / 'journal.jsonl'}` tells what was done"),
         ) from None
 
 
 def write_stop(folder: Path, how: str) -> None:
-    """Ask a run to end: `step`, after the one under way; `now`."""
-    (folder / _STOP).write_text(how)
+    """Ask a run to end: `step`, after the one under way; `now`. Raises OSError."""
+    beside = folder / f".{_STOP}"
+    beside.write_text(how)
+    beside.replace(folder / _STOP)
 
 
 def stop_asked(folder: Path) -> str:

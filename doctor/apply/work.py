@@ -42,6 +42,8 @@ __all__ = ["boot_id", "work"]
 _CAUSE = re.compile(r"(?P<id>[a-z][a-z_]*\.[a-z0-9_]+): ")
 #: What the role `kernel` says where it may not restart the host that it runs on.
 _REBOOT_DUE = re.compile(r"A reboot is due: (?P<why>.*?)\. `kernel_reboot_allowed`", re.DOTALL)
+#: What the module says of a run whose capsule was never written.
+_NO_CAPSULE = "no capsule to go back to"
 _TASK_STATES = {"ok", "changed", "failed", "unreachable", "skipped"}
 
 Stop = Callable[[], bool]
@@ -164,6 +166,9 @@ class _Act:
         """Rehearsed first: a way back that apt or dnf would not go is not begun."""
         self._settle_unit()
         rehearsed = self._play("rollback.yml", "rehearsal", {}, is_dry=True)
+        if any(_NO_CAPSULE in text for text in rehearsed.failures):
+            # It is taken before the first change: without it there was none.
+            raise _Ended("unchanged", 0, "the run ended before its first change: there is nothing to undo")
         if not rehearsed.is_good:
             said = f"the way back cannot be gone, and nothing was changed: {self._words(rehearsed)}"
             raise _Ended("half_way", 4, said, *self._ways())

@@ -53,6 +53,9 @@ _BY_NAME: dict[str, tuple[_Named, ...]] = {
     ),
     "kv-cache": (_Named("kv_cache", lambda row: (row.dtype,)),),
     "model": (_Named("models", lambda row: (row.architecture,)),),
+    "published": (
+        _Named("published", lambda row: (row.model, row.model.rpartition("/")[2], row.model_type)),
+    ),
     "advisory": (_Named("advisories", lambda row: (row.id, row.bulletin, row.component, *row.cves)),),
     "xid": (_Named("xids", lambda row: (str(row.xid), row.mnemonic)),),
     "sxid": (_Named("sxids", lambda row: (row.id, *map(str, row.codes))),),

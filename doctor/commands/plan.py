@@ -101,9 +101,8 @@ def _write(
         text = render_plan(ground, variables, plan)
         if plan is not None and options.output:
             write_answer(to_json(plan), options.output, whole=True)
-            text += (
-                f"\nThe plan is in {options.output}: `mopt-doctor apply {options.output}` carries it out.\n"
-            )
+            if plan.steps:
+                text += f"\nThe plan is in {options.output}: `mopt-doctor apply {options.output}` does it.\n"
         write_answer(text.encode(), None if plan is not None else options.output)
     return 1 if variables.mopt_refusals else 0
 

@@ -30,7 +30,7 @@ Task = Literal["generate", "embed", "encoder"]
 directory, not by the architecture). `encoder`: every token sees every other, nothing is cached."""
 
 AttentionKind = Literal["full", "sliding", "chunked", "mla", "bidirectional"]
-StateKind = Literal["mamba", "mamba2", "gated_delta", "lightning", "short_conv"]
+StateKind = Literal["mamba", "mamba2", "gated_delta"]
 Split = Literal["column", "row", "kv", "vocab", "expert", "none"]
 Role = Literal[
     "embedding",

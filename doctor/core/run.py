@@ -35,6 +35,7 @@ __all__ = [
     "cures",
     "decode_entry",
     "encode_entry",
+    "has_changed",
     "report_of",
     "statuses_of",
 ]
@@ -88,6 +89,8 @@ class TaskEntry(_Entry, frozen=True, kw_only=True, tag="task"):
     took_s: float = 0.0
     said: str = ""
     """Of one that failed: its message. Results of tasks are never kept whole: they may hold secrets."""
+    touched: bool = False
+    """Of one that failed: it may have changed something before it did."""
 
 
 class StageEnded(_Entry, frozen=True, kw_only=True, tag="stage_ended"):
@@ -174,7 +177,7 @@ class Cure(msgspec.Struct, frozen=True, kw_only=True):
     stage: StageId
     found: str = ""
     is_cured: bool | None = None
-    """None while nobody has looked."""
+    """None while nobody has looked, and when `check` could not tell."""
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,18 +211,14 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 def report_of(entries: Iterable[Entry], promised: Sequence[Promise] = ()) -> RunReport | None:
     """The run that a journal tells of; None for one without an opening."""
     told = list(entries)
-    opened = [entry for entry in told if isinstance(entry, OpenedEntry)]
-    if not opened:
+    openings = [number for number, entry in enumerate(told) if isinstance(entry, OpenedEntry)]
+    if not openings:
         return None
-    last = opened[-1]
-    act = told[told.index(last) :]
+    first, last, act = told[openings[0]], told[openings[-1]], told[openings[-1] :]
+    assert isinstance(last, OpenedEntry)
     closed = next((e for e in reversed(act) if isinstance(e, ClosedEntry)), None)
-    begun = [e.stage for e in act if isinstance(e, StageBegun)]
-    ended = {e.stage: e for e in told if isinstance(e, StageEnded)}
-    in_act = {e.stage for e in act if isinstance(e, StageEnded)}
-    checked = {e.when: e for e in told if isinstance(e, CheckedEntry)}
+    before = next((e for e in told if isinstance(e, CheckedEntry) and e.when == "before"), None)
     after = next((e for e in reversed(act) if isinstance(e, CheckedEntry) and e.when == "after"), None)
-    reboots = [e for e in act if isinstance(e, RebootEntry)]
     return RunReport(
         run=last.run,
         act=last.act,
@@ -229,21 +228,61 @@ def report_of(entries: Iterable[Entry], promised: Sequence[Promise] = ()) -> Run
         exit_code=closed.exit_code if closed else None,
         said=closed.said if closed else "",
         next=closed.next if closed else (),
-        opened_at=opened[0].at,
+        opened_at=first.at,
         closed_at=closed.at if closed else "",
         pid=last.pid,
         boot_id=last.boot_id,
-        stage=next((stage for stage in reversed(begun) if stage not in in_act), ""),
-        stages=tuple(
-            StageResult(stage=e.stage, state=e.state, changed=e.changed, cause=e.cause, said=e.said)
-            for e in ended.values()
-        ),
-        reboot=reboots[-1].boot_id if reboots and not closed else "",
+        stage="" if closed else _under_way(act),
+        stages=_results(told),
+        reboot=_restarting(act) if not closed else "",
         is_stopping=any(isinstance(e, InterruptedEntry) for e in act),
-        before=checked["before"].verdict if "before" in checked else "",
+        before=before.verdict if before else "",
         after=after.verdict if after else "",
         cures=cures(promised, after),
     )
+
+
+def has_changed(entries: Iterable[Entry]) -> bool:
+    """Whether a run may have changed its host: what was cut off while it was at work counts as that."""
+    is_at_work, is_dry = False, False
+    for entry in entries:
+        if isinstance(entry, OpenedEntry):
+            if is_at_work:
+                return True
+            is_dry = entry.act == "dry-run"
+        elif isinstance(entry, StageBegun):
+            is_at_work = not is_dry
+        elif isinstance(entry, TaskEntry) and (entry.state == "changed" or entry.touched) and not is_dry:
+            return True
+        elif isinstance(entry, ClosedEntry):
+            if entry.end in ("done", "half_way", "rolled_back") and not is_dry:
+                return True
+            is_at_work = False
+    return is_at_work
+
+
+def _under_way(act: Sequence[Entry]) -> str:
+    """The stage that has begun and not ended; a stage may begin more than once."""
+    stage = ""
+    for entry in act:
+        if isinstance(entry, StageBegun):
+            stage = entry.stage
+        elif isinstance(entry, StageEnded) and entry.stage == stage:
+            stage = ""
+    return stage
+
+
+def _results(told: Sequence[Entry]) -> tuple[StageResult, ...]:
+    """Each stage as it ended last, in the order in which they did first."""
+    ended = {e.stage: e for e in told if isinstance(e, StageEnded)}
+    return tuple(
+        StageResult(stage=e.stage, state=e.state, changed=e.changed, cause=e.cause, said=e.said)
+        for e in ended.values()
+    )
+
+
+def _restarting(act: Sequence[Entry]) -> str:
+    return next((e.boot_id for e in reversed(act) if isinstance(e, RebootEntry)), "")
 
 
 def cures(promised: Sequence[Promise], after: CheckedEntry | None) -> tuple[Cure, ...]:
@@ -254,10 +293,15 @@ def cures(promised: Sequence[Promise], after: CheckedEntry | None) -> tuple[Cure
             scope=one.scope,
             stage=one.stage,
             found=one.found,
-            is_cured=None if after is None else f"{one.finding}@{one.scope}" not in after.statuses,
+            is_cured=None if after is None else _is_cured(after.statuses.get(f"{one.finding}@{one.scope}")),
         )
         for one in promised
     )
+
+
+def _is_cured(status: str | None) -> bool | None:
+    """`pass` and `skip` are not kept; what `check` cannot tell is neither cured nor not."""
+    return None if status == "unknown" else status is None
 
 
 def statuses_of(report: CheckReport) -> dict[str, str]:

@@ -51,7 +51,7 @@ _FORMS: dict[str, tuple[str, str]] = {
 #: Fields that name a row in messages, in order of preference.
 _LABELS = (
     *("id", "pci_device_id", "product", "chip", "branch", "version", "cuda", "architecture", "line"),
-    *("system", "kernel", "method", "scheme", "family", "dtype", "name", "flag", "command", "gpu"),
+    *("system", "kernel", "method", "scheme", "family", "dtype", "name", "flag", "command", "gpu", "model"),
     "component",
 )
 

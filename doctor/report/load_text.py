@@ -76,7 +76,8 @@ def _search_words(search: SearchReport) -> str:
         return f"no rate is proven to meet the SLO ({search.outcome}); {search.reason}".rstrip("; ")
     fails = f", {search.fails_at_per_s:.4g}/s fails" if search.fails_at_per_s else ""
     advice = f"; with headroom: {search.recommended_per_s:.4g}/s" if search.recommended_per_s else ""
-    return f"{search.rate_per_s:.4g} requests/s meet the SLO{fails}{advice}"
+    about = f", the bound is near {search.estimate_per_s:.4g}/s" if search.estimate_per_s else ""
+    return f"{search.rate_per_s:.4g} requests/s meet the SLO{about}{fails}{advice}"
 
 
 def slo_words(slo: Slo) -> str:

@@ -36,7 +36,7 @@ def render_model(
         _facts(page, report, report.facts)
     _files(page, report)
     for one in report.fits:
-        _fit(page, one)
+        _fit(page, one, report.facts)
     _foot(page, report)
     return str(page)
 
@@ -167,7 +167,7 @@ def _files(page: Page, report: ModelReport) -> None:
 # --- fit ------------------------------------------------------------------------------------------
 
 
-def _fit(page: Page, one: Fit) -> None:
+def _fit(page: Page, one: Fit, facts: ModelFacts | None) -> None:
     plan = one.memory
     page.gap()
     gpus = f"{one.count} x {one.gpu}" if one.count > 1 else one.gpu
@@ -187,8 +187,11 @@ def _fit(page: Page, one: Fit) -> None:
     _row(page, "of", f"{_gib(plan.budget_bytes):>8} GiB", of)
     if plan.most_sequences is not None:
         page.label("at most", f"{plan.most_sequences:,} such sequences at once")
-    if plan.fits and plan.longest_tokens:
-        page.label("or", f"contexts of {plan.longest_tokens:,} tokens")
+    most = facts.context_tokens if facts is not None else None
+    if plan.fits and plan.longest_tokens and not (most and plan.context_tokens >= most):
+        is_all = most is not None and plan.longest_tokens >= most
+        made = ", all that it was made for" if is_all else ""
+        page.label("or", f"contexts of {most if is_all else plan.longest_tokens:,} tokens{made}")
     _speed(page, one)
     if one.would_fit:
         page.text("what would fit:", indent=2)

@@ -86,7 +86,8 @@ def _settings(page: Page, plan: ServingPlan) -> None:
     page.gap()
     page.text("decisions:" if plan.verdict == "fits" else "as far as it was decided:")
     for setting in plan.settings:
-        mark = "" if setting.is_given else " (left as it is)"
+        is_said = setting.is_given or setting.name == "replicas"
+        mark = "" if is_said else " (left as it is)"
         page.text(
             f"{setting.because}{mark}", head=f"{setting.name} {setting.value}: ", indent=2, paint="strong"
         )

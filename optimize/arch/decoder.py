@@ -129,12 +129,12 @@ DECODERS: dict[str, DecoderTraits] = {
     "ministral": DecoderTraits(layers="window", kv_default=8),
     "mixtral": DecoderTraits(layers="window", kv_default=8, experts=_MIXTRAL),
     "qwen2": DecoderTraits(layers="late", qkv_bias=True),
-    "qwen3": DecoderTraits(layers="late", qk_norm="head", out_bias=None),
+    "qwen3": DecoderTraits(layers="late", qk_norm="head", out_bias=None, defaults={"head_dim": 128}),
     "qwen2_moe": DecoderTraits(
         layers="late", qkv_bias=True, experts=ExpertTraits(rule="sparse-step", shared="own-width")
     ),
     "qwen3_moe": DecoderTraits(layers="late", qk_norm="head", out_bias=None, experts=_QWEN_EXPERTS),
-    "qwen3_vl_text": DecoderTraits(qk_norm="head", out_bias=None),
+    "qwen3_vl_text": DecoderTraits(qk_norm="head", out_bias=None, defaults={"head_dim": 128}),
     "qwen3_vl_moe_text": DecoderTraits(qk_norm="head", out_bias=None, experts=_QWEN_EXPERTS),
     "gemma": DecoderTraits(is_tied=True, out_bias=None, defaults={"head_dim": 256}),
     "gemma2": DecoderTraits(
@@ -179,11 +179,11 @@ DECODERS: dict[str, DecoderTraits] = {
         experts=_MIXTRAL,
         kv_default=8,
     ),
-    "glm": DecoderTraits(has_fused_gate=True, defaults={"attention_bias": True}),
+    "glm": DecoderTraits(has_fused_gate=True, defaults={"attention_bias": True, "head_dim": 128}),
     "glm4": DecoderTraits(
         has_fused_gate=True,
         norms=(*_LLAMA_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm"),
-        defaults={"attention_bias": True},
+        defaults={"attention_bias": True, "head_dim": 128},
     ),
     "glm4_moe": DecoderTraits(
         qk_norm="head",
@@ -212,9 +212,9 @@ DECODERS: dict[str, DecoderTraits] = {
             router="router",
             shared="one",
         ),
-        defaults={"attention_chunk_size": 8192},
+        defaults={"attention_chunk_size": 8192, "head_dim": 128},
     ),
-    "minimax_m2": DecoderTraits(qk_norm="whole", experts=_MIXTRAL),
+    "minimax_m2": DecoderTraits(qk_norm="whole", experts=_MIXTRAL, defaults={"head_dim": 128}),
     "granite": DecoderTraits(out_bias=None),
     "granitemoe": DecoderTraits(
         out_bias=None, experts=ExpertTraits(at="block_sparse_moe", width=("intermediate_size",))

@@ -54,6 +54,9 @@ def _attention(read: Reading, at: str, hidden: int, heads: Heads, layers: int) -
     latent, rope = read.positive("kv_lora_rank"), read.positive("qk_rope_head_dim")
     bias, block = read.flag("attention_bias"), f"{at}.self_attn"
     query = heads.heads * heads.head_dim
+    if "q_lora_rank" not in read.config:
+        # null says that there is none (V2-Lite); left out, it would be the class's own default.
+        raise NotTold("the config does not say `q_lora_rank`")
     low = read.size("q_lora_rank", default=0)
     if low:
         found = linear(f"{block}.q_a_proj", low, hidden, layers, role="attention", split="none", bias=bias)

@@ -44,7 +44,12 @@ def _others() -> dict[str, Family]:
         "gemma4_text": mixed.gemma4,
         "mimo_v2_flash": mixed.mimo_v2,
     }
-    found |= {name: Family(name=name, build=build) for name, build in hybrids.items()}
+    # Of the classes in transformers: a head is not hidden / heads wide where the config leaves its width out.
+    wide = {"nemotron_h": 128, "qwen3_next": 256, "qwen3_5_text": 256, "qwen3_5_moe_text": 256}
+    for name, build in hybrids.items():
+        found[name] = Family(
+            name=name, build=build, defaults={"head_dim": wide[name]} if name in wide else {}
+        )
     for name in ("bert", "roberta", "xlm-roberta"):
         found[name] = Family(name="bert", build=encoder.bert, task="encoder")
     return found | {"modernbert": Family(name="modernbert", build=encoder.modern_bert, task="encoder")}

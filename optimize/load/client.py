@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from array import array
 from collections.abc import Callable
+from math import isnan
 from time import perf_counter
 
 import msgspec
@@ -173,13 +174,15 @@ class Client:
     def _write(self, planned: Planned, c: Connection, status: Status) -> None:
         start = self._start
         times = (c.scheduled - start, c.sent - start, c.header - start)
-        tokens = (c.first_token - start, c.last_token - start, c.end - start, c.max_stall)
-        chunks = float(c.n_chunks) if self.expectation.is_stream else UNTOLD
-        self.samples.add(status, (*times, *tokens, c.n_in, c.n_out, chunks, planned.number))
+        pieces = c.pieces
+        tokens = (pieces.first_s - start, pieces.last_s - start, c.end - start, pieces.max_stall_s)
+        chunks = float(pieces.count) if self.expectation.is_stream else UNTOLD
+        n_out = pieces.n_out
+        self.samples.add(status, (*times, *tokens, pieces.n_in, n_out, chunks, planned.number))
         if status is Status.OK:
             self.ok += 1
-            self.samples.add_gaps(c.gaps)
-            self.tokens += c.n_out if c.n_out == c.n_out else c.n_chunks
+            self.samples.add_gaps(pieces.gaps)
+            self.tokens += pieces.count if isnan(n_out) else n_out
 
     def _failed(self, planned: Planned, scheduled: float, stream: int, status: Status, why: str) -> None:
         """A request that found no connection."""

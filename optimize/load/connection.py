@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from math import isnan
 from time import perf_counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 import msgspec
 
-from optimize.load.answers import (
-    NULL,
-    Event,
-    MarkedEvent,
-    Usage,
-    has_content,
-    is_told,
-    is_utf8,
-    read_error,
-    read_whole,
-)
-from optimize.load.ending import Expectation, Verdict, choices_verdict, status_of_code, tokens_verdict, told
+from optimize.load.answers import Event, is_told, read_error, read_whole
+from optimize.load.ending import Expectation, Verdict, choices_verdict, status_of_code
+from optimize.load.pieces import Pieces, broken
 from optimize.load.record import UNTOLD, Status
-from optimize.load.sse import Events, EventTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +36,6 @@ HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 64 * 1024 * 1024
 #: What is kept of an error body.
 _ERROR_BYTES_MAX = 64 * 1024
-#: Gaps of one request; a longer stream is thinned, so that it costs no memory.
-_GAPS_MAX = 65_536
 
 
 class Times(msgspec.Struct, frozen=True, gc=False):
@@ -78,11 +68,10 @@ class Connection(asyncio.Protocol):
     """Callbacks of the socket and of the parser. What ends a request is decided after each read."""
 
     __slots__ = (
-        "_body", "_code", "_events", "_failure", "_finish", "_gap_stride", "_has_read", "_head_bytes",
-        "_is_body_open", "_is_chunked", "_is_complete", "_is_done", "_is_stream", "_keeps_alive", "_length",
-        "_parser", "_retry_after", "_usage", "_why", "attempts", "end", "first_token", "gaps", "header",
-        "is_busy", "is_dirty", "is_reused", "last_token", "max_stall", "n_chunks", "now", "owner",
-        "planned", "raw", "scheduled", "sent", "stream", "transport",
+        "_body", "_code", "_failure", "_has_read", "_head_bytes", "_is_body_open", "_is_chunked",
+        "_is_complete", "_is_stream", "_keeps_alive", "_length", "_parser", "_parts", "_retry_after", "_why",
+        "attempts", "end", "header", "is_busy", "is_dirty", "is_reused", "now", "owner", "pieces", "planned",
+        "raw", "scheduled", "sent", "stream", "transport",
     )  # fmt: skip
 
     def __init__(self, owner: Owner) -> None:
@@ -96,24 +85,28 @@ class Connection(asyncio.Protocol):
         self.planned: Planned | None = None
         self.raw = b""
         self.scheduled = 0.0
-        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        # The body goes into a list by a C function: a Python frame for each chunk would double its cost.
+        calls = SimpleNamespace(
+            on_message_begin=self.on_message_begin,
+            on_header=self.on_header,
+            on_headers_complete=self.on_headers_complete,
+            on_body=self._parts.append,
+            on_message_complete=self.on_message_complete,
+        )
+        self._parser = httptools.HttpResponseParser(calls)
         self._reset()
 
     def _reset(self) -> None:
         self.sent = self.now = 0.0
-        self.header = self.first_token = self.last_token = self.end = UNTOLD
-        self.max_stall = UNTOLD
-        self.n_chunks = 0
-        self.gaps = array("d")
-        self._gap_stride = 1
-        self._events = Events()
+        self.header = self.end = UNTOLD
+        self.pieces = Pieces(self.owner.read_event, self.owner.lags)
+        self._parts.clear()
         self._body = bytearray()
         self._code = self._head_bytes = 0
-        self._has_read = self._is_complete = self._is_done = self._is_body_open = False
+        self._has_read = self._is_complete = self._is_body_open = False
         self._is_chunked = self._keeps_alive = self._is_stream = False
         self._length = -1
-        self._finish: str | None = None
-        self._usage: Usage | None = None
         self._failure: Status | None = None
         self._why = self._retry_after = ""
 
@@ -133,21 +126,13 @@ class Connection(asyncio.Protocol):
         open_ = self.transport is not None and not self.transport.is_closing()
         return open_ and not self.is_dirty and self._is_complete and self._keeps_alive
 
-    @property
-    def n_in(self) -> float:
-        return told(self._usage.prompt_tokens if self._usage is not None else None)
-
-    @property
-    def n_out(self) -> float:
-        return told(self._usage.completion_tokens if self._usage is not None else None)
-
     def overdue(self, now: float, limits: Times) -> Status | None:
         """The limit that the request has passed, if it has."""
         if not self.is_busy:
             return None
         if now - self.sent > limits.total_s:
             return Status.TIMEOUT
-        if self.header != self.header:
+        if isnan(self.header):
             return Status.HEADER_TIMEOUT if now - self.sent > limits.header_s else None
         return Status.STALLED if now - self.now > limits.stall_s else None
 
@@ -177,7 +162,9 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserCallbackError as error:
             raise error.__context__ or error from None  # a bug of ours
         except httptools.HttpParserError as error:
+            self._drain()
             self._fail(Status.MALFORMED_HTTP, str(error))
+        self._drain()
         if not self._is_body_open and self._head_bytes > HEAD_BYTES_MAX:
             self._fail(Status.TOO_LARGE, f"a head of more than {HEAD_BYTES_MAX} bytes")
         if self._is_complete or self._failure is not None:
@@ -234,74 +221,29 @@ class Connection(asyncio.Protocol):
             self._is_body_open = True
             self._is_stream = code == 200 and self.owner.expectation.is_stream
 
-    def on_body(self, body: bytes) -> None:
-        if self._failure is not None or self._is_complete:
-            return
-        if self._is_stream:
-            self._events_of(body)
-        elif self._code != 200:
-            self._body += body[: max(_ERROR_BYTES_MAX - len(self._body), 0)]
-        else:
-            self._body += body
-            if len(self._body) > BODY_BYTES_MAX:
-                self._fail(Status.TOO_LARGE, f"a body of more than {BODY_BYTES_MAX} bytes")
-
     def on_message_complete(self) -> None:
+        self._drain()
         if self._code:  # 100 Continue is complete, too
             self._is_complete = True
             self._keeps_alive = self._parser.should_keep_alive()  # afterwards it is that of the next message
 
-    # --- events -----------------------------------------------------------------------------------
-
-    def _events_of(self, body: bytes) -> None:
-        try:
-            for data in self._events.feed(body):
-                if data == b"[DONE]":
-                    self._is_done = True
-                else:
-                    self._event(data)
-        except EventTooLarge:
-            self._fail(Status.TOO_LARGE, "an event of more than 4 MiB")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._broken(data, error)
-
-    def _event(self, data: bytes) -> None:
-        event = self.owner.read_event(data)
-        if event.choices:
-            for choice in event.choices:
-                if choice.text or has_content(choice):
-                    self._token()
-                    if self.owner.lags is not None and isinstance(event, MarkedEvent):
-                        self.owner.lags.append(self.now - event.sent_s)
-                if choice.finish_reason is not None:
-                    self._finish = choice.finish_reason
-                    self.end = self.now
-        if event.usage is not None:
-            self._usage = event.usage
-        if event.object == "error" or (event.error is not NULL and is_told(event.error)):
-            self._fail(Status.ERROR_IN_STREAM, read_error(data))
-
-    def _token(self) -> None:
-        now = self.now
-        if self.n_chunks:
-            gap = now - self.last_token
-            if not gap <= self.max_stall:  # NaN before the first gap
-                self.max_stall = gap
-            if self.n_chunks % self._gap_stride == 0:
-                self.gaps.append(gap)
-                if len(self.gaps) >= _GAPS_MAX:
-                    del self.gaps[::2]
-                    self._gap_stride *= 2
+    def _drain(self) -> None:
+        """Take the parts of the body that one read brought; what stands behind its end is dropped."""
+        parts = self._parts
+        if not parts:
+            return
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        if self._failure is not None or self._is_complete:
+            return
+        if self._is_stream:
+            self._object(self.pieces.feed(data, self.now))
+        elif self._code != 200:
+            self._body += data[: max(_ERROR_BYTES_MAX - len(self._body), 0)]
         else:
-            self.first_token = now
-        self.last_token = now
-        self.n_chunks += 1
-
-    def _broken(self, data: bytes, error: Exception) -> None:
-        if not is_utf8(data):
-            self._fail(Status.BAD_UTF8, "an event is no UTF-8")
-        else:
-            self._fail(Status.MALFORMED_STREAM, f"an event is not of the API's form: {error}")
+            self._body += data
+            if len(self._body) > BODY_BYTES_MAX:
+                self._fail(Status.TOO_LARGE, f"a body of more than {BODY_BYTES_MAX} bytes")
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -316,8 +258,9 @@ class Connection(asyncio.Protocol):
         if self._failure is None:
             self._judge()
         self.is_busy = False
-        if self.end != self.end:
-            self.end = self.last_token if self.last_token == self.last_token else self.now
+        if isnan(self.end):
+            told = (self.pieces.end_s, self.pieces.last_s)
+            self.end = next((time for time in told if not isnan(time)), self.now)
         status = Status.OK if self._failure is None else self._failure
         if not self._is_complete:
             self._close()
@@ -333,36 +276,19 @@ class Connection(asyncio.Protocol):
             after = f" (Retry-After: {self._retry_after})" if self._retry_after else ""
             self._fail(status_of_code(self._code), f"{self._code}{after}: {read_error(bytes(self._body))}")
         elif self.owner.expectation.is_stream:
-            self._judge_stream()
+            is_exact = self.owner.expectation.is_exact
+            self._object(self.pieces.verdict(asked=self._asked, is_exact=is_exact))
         else:
             self._judge_whole()
-
-    def _judge_stream(self) -> None:
-        if (self._is_done or self._finish is not None) and not self.n_chunks:
-            self._fail(Status.EMPTY, "the stream ended without a token")
-        elif self._is_done or self._finish is not None:
-            self._object(
-                tokens_verdict(
-                    self._usage,
-                    self._finish,
-                    asked=self._asked,
-                    pieces=self.n_chunks,
-                    is_exact=self.owner.expectation.is_exact,
-                )
-            )
-        elif self._events.has_rest and not self.n_chunks:
-            self._fail(Status.MALFORMED_STREAM, "the answer is no event stream")
-        else:
-            self._fail(Status.CLOSED_EARLY, "the stream ended without `finish_reason` and without `[DONE]`")
 
     def _judge_whole(self) -> None:
         body = bytes(self._body)
         try:
             answer = read_whole(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self._broken(body, error)
+            self._object(broken(body, error))
             return
-        self._usage = answer.usage
+        self.pieces.usage = answer.usage
         self.end = self.now
         if is_told(answer.error):
             self._fail(Status.ERROR_IN_STREAM, read_error(body))

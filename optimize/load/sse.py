@@ -37,7 +37,7 @@ class Events:
                 return [data[6:-2]]
             if data.count(b"\n") == 2 * data.count(b"\n\ndata: ") + 2:
                 events = data[6:-2].split(b"\n\ndata: ")
-                if max(map(len, events)) <= EVENT_BYTES_MAX:
+                if len(data) <= EVENT_BYTES_MAX or max(map(len, events)) <= EVENT_BYTES_MAX:
                     return events
         return self._slow(data)
 

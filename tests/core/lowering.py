@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from doctor.commands.plan import choose_stack
+from doctor.commands.derive import choose_stack
 from doctor.core.goal import parse_goal, parse_term
 from doctor.core.host import Host, Package, Packages, PciDevice
 from doctor.core.lower import Choices, Ground, lower

@@ -19,7 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab", description="Disposable hosts to provision.")
     commands = parser.add_subparsers(dest="command", required=True)
     deps = commands.add_parser("deps", help="install the Debian packages that the lab needs")
-    deps.add_argument("group", nargs="*", default=["hosts"], choices=[*DEPENDENCIES])
+    deps.add_argument("group", nargs="*", default=["hosts"], help=f"of {', '.join(DEPENDENCIES)}")
     base = commands.add_parser(
         "base", help="build what is kept: userland, layers, keys, repositories, controllers"
     )
@@ -45,10 +45,11 @@ def main() -> int:
     )
     asked = parser.parse_args()
     if asked.command == "deps":
+        if unknown := set(asked.group) - set(DEPENDENCIES):
+            parser.error(f"no group of packages: {', '.join(sorted(unknown))}")
         ensure_dependencies(*asked.group)
     elif asked.command == "base":
-        unknown = set(asked.systems) - set(SYSTEMS)
-        if unknown:
+        if unknown := set(asked.systems) - set(SYSTEMS):
             parser.error(f"no system of the lab: {', '.join(sorted(unknown))}")
         build(asked.systems or SYSTEMS, asked.core)
     elif asked.command == "run":

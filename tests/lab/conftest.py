@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -121,9 +122,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         help="ansible-core to run playbooks with: 2.19, 2.21, newest that this machine can run; repeatable",
     )
+    parser.addoption("--seed", type=int, default=None, help="of the first kill trial (random, printed)")
+    parser.addoption("--count", type=int, default=1, help="so many trials a kind of kill (1)")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kill_seed" in metafunc.fixturenames:
+        given = metafunc.config.getoption("seed")
+        first = random.randrange(10**6) if given is None else given
+        metafunc.parametrize("kill_seed", range(first, first + metafunc.config.getoption("count")))
     if "core" in metafunc.fixturenames:
         asked = metafunc.config.getoption("core") or ["newest"]
         metafunc.parametrize("core", [default_core() if core == "newest" else core for core in asked])

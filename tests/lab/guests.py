@@ -8,7 +8,7 @@ from typing import Any
 from tests.lab.hosts import Host
 from tests.lab.systems import SYSTEM_FACTS
 
-__all__ = ["add_cuda", "add_repositories", "install_by_hand"]
+__all__ = ["add_cuda", "add_repositories", "hold_gpu", "install_by_hand"]
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 
@@ -74,3 +74,10 @@ def install_by_hand(host: Host, *words: str, check: bool = True) -> str:
     )
     done = host.ssh(f"{tool} {' '.join(words)}", check=check)
     return done.stdout + done.stderr
+
+
+def hold_gpu(host: Host, index: int) -> str:
+    """A process that has a GPU's device file open; its pid. There is no driver behind the file: O_PATH opens it all the same."""
+    code = f"import os, time; held = os.open('/dev/nvidia{index}', os.O_PATH); time.sleep(3600)"
+    host.ssh(f'nohup python3 -c "{code}" >/dev/null 2>&1 & echo $! >/run/user-of-gpu')
+    return host.say("sleep 0.5; cat /run/user-of-gpu")

@@ -12,7 +12,7 @@ from tests.lab import product
 from tests.lab.capsules import packages
 from tests.lab.controller import play
 from tests.lab.fakegpu.plant import secure_boot
-from tests.lab.guests import install_by_hand
+from tests.lab.guests import hold_gpu, install_by_hand
 from tests.lab.places import TREE
 from tests.lab.test_provision import is_installed, ran, unchanged
 from tests.playbooks.wheels import lock, make_wheel
@@ -128,15 +128,12 @@ def test_drain_asks_a_hook_names_who_is_there_and_ends_nobody(scene, tmp_path, s
     unchanged(here.go(), [here.host])
     assert len(log.read_text().splitlines()) == 2
 
-    here.host.ssh(
-        "nohup sh -c 'exec 3</dev/nvidia1; exec sleep 3600' >/dev/null 2>&1 & echo $! >/run/user-of-gpu"
-    )
-    user = here.host.say("cat /run/user-of-gpu")
+    user = hold_gpu(here.host, 1)
     before = packages(here.host)
     here.plan["drain_hook"] = ["/bin/false"]
     here.fails_with("non-zero return code", playbook="rollback.yml")
     here.plan["drain_hook"] = [str(hook), "down"]
-    here.fails_with(rf"sleep \(pid {user}, root: /dev/nvidia1\)", playbook="rollback.yml")
+    here.fails_with(rf"python3 \(pid {user}, root: /dev/nvidia1\)", playbook="rollback.yml")
     assert here.host.ssh(f"kill -0 {user}", check=False).returncode == 0
     assert packages(here.host) == before
     here.host.ssh(f"kill {user}")

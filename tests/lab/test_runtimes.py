@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab import product
 from tests.lab.controller import play
-from tests.lab.guests import install_by_hand
+from tests.lab.guests import hold_gpu, install_by_hand
 from tests.lab.test_provision import ran, unchanged
 
 UBUNTU, ROCKY = "ubuntu-24.04", "rocky-9"
@@ -176,13 +176,11 @@ def drained_before_a_restart(here) -> None:
     """Docker's restart ends what runs in its containers: whoever uses a GPU is asked about first, and nobody is ended."""
     merged = here.host.read("etc/docker/daemon.json")
     here.host.write("etc/docker/daemon.json", DAEMON)
-    here.host.ssh(
-        "nohup sh -c 'exec 3</dev/nvidia0; exec sleep 3600' >/dev/null 2>&1 & echo $! >/run/user-of-gpu"
-    )
-    user, docker = here.host.say("cat /run/user-of-gpu"), here.pid("docker")
+    user = hold_gpu(here.host, 0)
+    docker = here.pid("docker")
     dry = ran(here.go(check=True))
     assert "drain : Say who would stand in the way" in dry.tasks("ok")
-    here.fails_with(rf"sleep \(pid {user}, root: /dev/nvidia0\)", "none of them is ended", "drain_hook")
+    here.fails_with(rf"python3 \(pid {user}, root: /dev/nvidia0\)", "none of them is ended", "drain_hook")
     assert here.host.ssh(f"kill -0 {user}", check=False).returncode == 0
     assert here.pid("docker") == docker
     assert here.host.read("etc/docker/daemon.json") == DAEMON

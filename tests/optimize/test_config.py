@@ -75,13 +75,22 @@ def test_unknown_family_is_named_and_gives_no_number() -> None:
         ({"vocab_size": 2**63}, "which is no size"),
         ({"num_key_value_heads": 5}, "no multiple of `num_key_value_heads` 5"),
         ({"num_key_value_heads": 32}, "no multiple of `num_key_value_heads` 32"),
-        ({"head_dim": None, "hidden_size": 1000}, "no multiple of `num_attention_heads` 16"),
     ],
 )
 def test_what_cannot_be_meant_is_not_counted(change: dict[str, Any], words: str) -> None:
     facts = read_config(config("Qwen3-0.6B", **change))
     assert facts.parameters is None
     assert words in facts.unknown[0]
+
+
+def test_a_width_that_does_not_divide() -> None:
+    facts = read_config(config("Meta-Llama-3.1-8B", hidden_size=4000))
+    assert (
+        facts.parameters
+        == read_config(config("Meta-Llama-3.1-8B", hidden_size=4000, head_dim=125)).parameters
+    )
+    facts = read_config(config("Meta-Llama-3.1-8B", hidden_size=4001))
+    assert "`hidden_size` 4001 is no multiple of `num_attention_heads` 32" in facts.unknown[0]
 
 
 def test_layer_types_that_do_not_match_the_layers() -> None:
@@ -158,6 +167,27 @@ def test_tying_is_said_by_the_whole() -> None:
     inner = config("Qwen3.5-35B-A3B")
     assert read_config(inner).is_tied is False
     assert read_config({**inner, "tie_word_embeddings": True}).is_tied is True
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("Qwen3-0.6B", 128), ("Qwen3.5-27B", 256), ("Qwen3-30B-A3B", 64), ("Meta-Llama-3.1-8B", 128)],
+)
+def test_a_head_width_that_is_left_out_is_the_class_default(name: str, width: int) -> None:
+    """In transformers 5.24.0: 128 for Qwen3, 256 for Qwen3.5, hidden / heads for the others."""
+    found = config(name)
+    text = found.get("text_config", found)
+    text.pop("head_dim", None)
+    assert read_config(found).head_dim == width
+
+
+def test_a_query_rank_that_is_null_or_left_out() -> None:
+    """Null means a plain projection; left out, transformers would take a rank of 1536."""
+    lite = config("DeepSeek-V2-Lite")
+    assert lite["q_lora_rank"] is None
+    assert read_config(lite).parameters == 15_706_484_224
+    del lite["q_lora_rank"]
+    assert "does not say `q_lora_rank`" in read_config(lite).unknown[0]
 
 
 def test_states() -> None:

@@ -63,8 +63,10 @@ def test_kv_over_gpus_is_replicated_beyond_its_heads() -> None:
 def test_latent_rows_are_on_every_gpu() -> None:
     deepseek = facts("DeepSeek-V3")
     assert [kv_bytes_per_token(deepseek, tensor=t) for t in (1, 8)] == [70272, 70272]
-    # FP8 rows, and the sparse indexer's own keys, which stay as they are: 61 x (576 + 132)
-    assert kv_bytes_per_token(facts("DeepSeek-V3.2"), "fp8") == 43188
+    assert kv_bytes_per_token(deepseek, "fp8") == 35136
+    # sparse: rows of 656 bytes (512 in FP8, 4 scales, 64 in 16 bits), and the indexer's own keys, which stay
+    # as they are: 61 x (656 + 132)
+    assert kv_bytes_per_token(facts("DeepSeek-V3.2"), "fp8") == 48068
 
 
 def test_kv_of_a_sequence_is_in_blocks() -> None:

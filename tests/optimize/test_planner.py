@@ -234,6 +234,13 @@ def test_tensorrt_llm_in_its_own_words():
         "trtllm-serve /models/m --backend pytorch --max_seq_len 640 --max_batch_size 16 --max_num_tokens 2048"
     )
     assert one.commands[0].certainty == "derived"
+    assert "no row tells" in why(one, "max-num-batched-tokens")
+    # It has no flag to go without graphs: what fits only so does not fit.
+    assert value(one, "enforce-eager") == ""
+    tight = gpu("H100 SXM", memory_bytes=int(17.6 * GIB))
+    assert (
+        plan(shelf.LLAMA_31_8B, tight, load(concurrency=1), engine="tensorrt-llm").verdict == "does not fit"
+    )
 
 
 # --- which engine, which release ------------------------------------------------------------------

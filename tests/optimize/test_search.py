@@ -162,7 +162,7 @@ def test_a_server_that_is_down():
 
 
 def test_far_above_capacity_a_probe_ends_as_soon_as_it_shows():
-    state = search(SERVER.open, settings(low_per_s=13.0, high_per_s=64.0))
+    state = search(SERVER.open, settings(low_per_s=11.0, high_per_s=64.0))
     above = [one for one in state.tried if one.rate_per_s > 20]
     assert above
     assert all(one.judgement == "fail" and one.requests == 500 for one in above)
@@ -194,6 +194,17 @@ def test_a_lucky_pass_does_not_survive_its_repeat():
         10.2,
     )  # 4.6 % late of 5 % allowed: it leans, and is not promised
     assert report(settings(), State(tried=(*first, again))).rate_per_s == 1.0
+
+
+def test_luck_is_no_proof():
+    """No late one of 2000, and so no clusters: but neighbours say that 70 requests are worth one."""
+    alone = msgspec.structs.replace(tried(10.0, "pass", n=2000), worth=2000.0)
+    crowded = msgspec.structs.replace(tried(9.6, "undecided", n=16_000, late=400), worth=16_000 / 70)
+    known = {one.rate_per_s: one for one in evidence(settings(), State(tried=(alone,)))}
+    assert known[10.0].judgement == "pass"
+    known = {one.rate_per_s: one for one in evidence(settings(), State(tried=(alone, crowded)))}
+    assert known[10.0].judgement == "undecided"
+    assert known[10.0].worth == pytest.approx(2000 / ((2000 + 16_000 * 70) / 18_000))
 
 
 def test_a_pass_above_a_failure_is_no_promise():

@@ -13,7 +13,7 @@ from tests.optimize import shelf
         (shelf.LLAMA_31_8B, 8, ""),
         (shelf.LLAMA_31_8B, 16, ""),  # 8 KV heads, each on two
         (shelf.LLAMA_31_8B, 3, "32 query heads do not divide over 3"),
-        # vLLM: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n
+        # vLLM: The output_size of gate's and up's weight = 192 is not divisible by …
         (shelf.QWEN3_235B_FP8, 8, "leave 192 each: no multiple of the 128"),
         (shelf.QWEN3_235B_FP8, 4, ""),
         (shelf.QWEN3_235B, 8, ""),  # without scales 192 is a width like any other

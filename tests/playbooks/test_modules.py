@@ -552,6 +552,14 @@ def test_a_command_that_takes_too_long_ends_with_its_children(tmp_path):
     assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+def test_a_script_without_its_interpreter_is_no_command(tmp_path):
+    """A host without a Python has tools that are written in it."""
+    script = tmp_path / "grubby"
+    script.write_text("#!/usr/bin/no-such-python\n")
+    script.chmod(0o755)
+    assert module("mopt_verify").mopt_host.command([str(script)])[0] == 127
+
+
 # --- undo of a link ----------------------------------------------------------------
 
 

@@ -228,3 +228,11 @@ def test_a_lock_is_waited_for(layout, held_s, outcome):
     assert done["outcome"] == outcome, done["failed"]
     if outcome == "unchanged":
         assert mopt_sets.cause_of(done["failed"]) == "prov.package_lock"
+
+
+def test_a_dry_run_says_what_was_missing_the_first_time(layout):
+    """Nothing is read anew for a second try, whose own failure would then be told instead."""
+    (layout.root / "etc/yum.repos.d/test.repo").unlink()
+    told = layout.simulate(install=["nowhere=1-1"], may_update=False, **told_of(layout))
+    assert "nowhere" in told["failed"]
+    assert told["unknown"]

@@ -1,17 +1,21 @@
 """The page of a load: what it says, that its charts have tables, and that nothing in it acts or calls out."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
+import jsonschema
 import msgspec
 import pytest
 
 from doctor.cli import main
 from doctor.core.load import LoadReport, Timeline
 from doctor.report.load_html import to_load_html
+from doctor.report.load_text import render_load
 from doctor.report.machine import to_json
 from doctor.report.saved import from_json
+from doctor.report.schemas import schema
 from doctor.report.svg import Chart, Line, Spot, draw, ticks
 
 from .load_values import HOSTILE, SEARCHED
@@ -140,6 +144,31 @@ def test_it_follows_dark_and_light():
 def test_the_saved_document_is_the_same_value():
     assert from_json(to_json(SEARCHED)) == SEARCHED
     assert from_json(to_json(HOSTILE)) == HOSTILE
+
+
+@pytest.mark.parametrize("report", [SEARCHED, HOSTILE], ids=["searched", "hostile"])
+def test_the_document_follows_its_schema(report):
+    document = json.loads(to_json(report))
+    check = jsonschema.Draft202012Validator(schema("mopt.load/1"))
+    check.validate(document)
+    document["stages"][0]["summary"]["metrics"][0]["quantiles"][0]["result"].pop("value_s")
+    assert not check.is_valid(document)
+
+
+@pytest.mark.parametrize("report", [SEARCHED, HOSTILE], ids=["searched", "hostile"])
+def test_its_text_fits_a_terminal(report):
+    text = render_load(report)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_its_text_tells_percentiles_with_intervals_and_what_is_withheld():
+    lone = msgspec.structs.replace(SEARCHED, search=None, stages=SEARCHED.stages[1:2])
+    text = " ".join(render_load(lone).split())
+    assert "600 values; P99 needs 1000" in text
+    whole = " ".join(render_load(msgspec.structs.replace(lone, stages=SEARCHED.stages[2:3])).split())
+    assert "760.00..864.00" in whole or "760..864" in whole
 
 
 def test_report_writes_the_page(tmp_path, capfdbinary):

@@ -25,9 +25,9 @@ def test_golden(name):
 
 
 def test_no_golden_file_is_left_over():
-    assert {p.name for p in FOLDER.iterdir() if p.name.startswith(("check-", "explain-", "host-"))} == set(
-        GOLDEN
-    )
+    assert {
+        p.name for p in FOLDER.iterdir() if p.name.startswith(("check-", "explain-", "host-", "load-"))
+    } == set(GOLDEN)
 
 
 FIRST = {

@@ -166,10 +166,11 @@ class Apt:
             self._read(*mopt_foresee.apt_update(folder))
 
     def update_apart(self, folder):
-        """Reads all lists anew into the folder of a simulation; those of the host stay as they are. Raises Failed."""
+        """Reads all lists anew into the folder of a simulation; those of the host stay as they are. True. Raises Failed."""
         if not os.path.isdir(folder):
             self.foresee({"repositories": [], "pins": []}, folder)
         self._read("-o", "APT::Update::Error-Mode=any", "update")
+        return True
 
     # --- doing it ---------------------------------------------------------------------------------
 

@@ -269,7 +269,8 @@ class Dnf:
         self.foreseen = (source, mopt_foresee.ids_of(foreseen), os.path.join(folder, "cache"))
 
     def update_apart(self, folder):
-        """Nothing: metadata that is missing or old is read by every simulation."""
+        """False: metadata that is missing or old is read by every simulation, a second one would find no other."""
+        return False
 
     def update(self):
         """Reads the metadata of the repositories anew. Raises Failed when that of one cannot be had."""

@@ -34,9 +34,13 @@ def command(argv, timeout_s=120, surroundings=None):
         return 127, ""
     environment = dict({"PATH": PATH, "LC_ALL": "C", "HOME": "/root"}, **(surroundings or {}))
     # In a session of its own: what a child of it left running would hold the pipe, and the wait would have no end.
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-    )
+    try:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
+    except OSError as fault:
+        # A script whose interpreter is not there is as good as none.
+        return 127, str(fault)
     try:
         said = process.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:

@@ -107,8 +107,8 @@ def _looked_up(manager, request, present):
             raise
         if request.get("may_update"):
             manager.update()
-        else:
-            manager.update_apart(request["foreseen_in"])
+        elif not manager.update_apart(request["foreseen_in"]):
+            raise
         changes = manager.simulate(request, present)
     told = {w["name"] for w in request.get("with", ())} | set(request.get("also_gone", ()))
     return [change for change in changes if change["name"] not in told]
