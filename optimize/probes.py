@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, exp, isfinite, log, log2
+from math import ceil, exp, isfinite, log, log2, sqrt
 from typing import Literal
 
 import msgspec
@@ -227,9 +227,16 @@ def fit(settings: Settings, known: tuple[Evidence, ...]) -> Fit | None:
 
 
 def estimate(settings: Settings, known: tuple[Evidence, ...]) -> float | None:
-    """Where the share of late requests crosses what is allowed; None where no line can be fitted."""
+    """Where the share of late requests crosses what is allowed; None where there is no bracket.
+
+    Without a line that rises through it (shares that happen to fall), the middle of a bracket that is closed.
+    """
     line = fit(settings, known)
-    return None if line is None else line.rate_at(1 - settings.slo.attainment)
+    if line is not None:
+        return line.rate_at(1 - settings.slo.attainment)
+    low, high = bracket(settings, known)
+    closed = low is not None and high is not None and high <= low * settings.ratio
+    return sqrt(low * high) if closed and low and high else None
 
 
 def _logistic(rows: list[tuple[float, int, int]], allowed: float) -> tuple[float, float, float] | None:

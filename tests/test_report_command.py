@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from doctor.cli import main
-from doctor.grammar import FORMS, build_parser
+from doctor.grammar import build_parser
+from doctor.grammar.host import FORMS
 
 HOSTS = Path(__file__).parent / "hosts"
 

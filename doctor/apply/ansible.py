@@ -130,13 +130,13 @@ def _parents(folder: Path) -> list[Path]:
 
 def _place(folder: Path) -> Path:
     """A fresh folder of mode 0700. Raises ApplyError where none can be made."""
-    problem = ""
-    for parent in _parents(folder):
-        try:
-            return Path(tempfile.mkdtemp(prefix=_prefix(folder), dir=parent))
-        except OSError as error:
-            problem = error.strerror or str(error)
-    raise ApplyError(f"no place for Ansible's files below `{folder}`: {problem}", end="unchanged")
+    parent = next(iter(_parents(folder)), folder)
+    try:
+        return Path(tempfile.mkdtemp(prefix=_prefix(folder), dir=parent))
+    except OSError as error:
+        raise ApplyError(
+            f"no place for Ansible's files below `{parent}`: {error.strerror}", end="unchanged"
+        ) from None
 
 
 def play(  # noqa: PLR0913 - one for each thing that a run is given

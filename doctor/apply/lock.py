@@ -34,10 +34,9 @@ class Lock:
         if not self._taken():
             owner = _owner(self._file)
             os.close(self._file)
+            hint = f"`mopt-doctor resume {owner.split()[1]}` watches it" if owner else f"the lock is `{path}`"
             raise ApplyError(
-                f"{owner or 'another run'} is changing this host",
-                end="unchanged",
-                hints=(f"`mopt-doctor resume {owner.split()[1]}` watches it" if owner else f"the lock is `{path}`",),
+                f"{owner or 'another run'} is changing this host", end="unchanged", hints=(hint,)
             )
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"run {run} (pid {os.getpid()})".encode(), 0)
@@ -47,7 +46,7 @@ class Lock:
         while True:
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except OSError:  # noqa: PERF203 - asked again, slowly
                 if time.monotonic() > last:
                     return False
                 time.sleep(_PAUSE_S)

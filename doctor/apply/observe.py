@@ -49,12 +49,16 @@ _WAYS: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "set `ansible_host` in `{inventory}`, or mend the name",
     ),
     (
-        re.compile(r"Connection refused|timed out|No route to host|Network is unreachable|timeout", re.IGNORECASE),
+        re.compile(
+            r"Connection refused|timed out|No route to host|Network is unreachable|timeout", re.IGNORECASE
+        ),
         "the network does not lead there",
         "`ssh {host}` from here; then the address, the port and the firewall",
     ),
     (
-        re.compile(r"leaves us with no hosts|Could not match supplied host pattern|no hosts matched", re.IGNORECASE),
+        re.compile(
+            r"leaves us with no hosts|Could not match supplied host pattern|no hosts matched", re.IGNORECASE
+        ),
         "`{inventory}` does not name it",
         "`ansible-inventory -i {inventory} --list` shows whom it names",
     ),

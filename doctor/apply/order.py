@@ -65,7 +65,10 @@ def read_order(folder: Path) -> Order:
         raise ApplyError(
             f"the order of the run in `{folder}` cannot be read: {error}",
             end="half_way",
-            hints=("the edition of mopt-doctor that wrote it reads it", f"`{folder / 'journal.jsonl'}` tells what was done"),
+            hints=(
+                "the edition of mopt-doctor that wrote it reads it",
+                f"`{folder / 'journal.jsonl'}` tells what was done",
+            ),
         ) from None
 
 

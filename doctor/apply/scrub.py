@@ -20,7 +20,8 @@ _BYTES_MAX = 1024 * 1024
 _IN_URL = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@\"'<>]{1,200}@", re.IGNORECASE)
 #: `name: value`, `name=value`, `"name": "value"`, of which the name is to sound like a secret.
 _PAIR = re.compile(
-    r"(?P<name>[A-Za-z_][\w.-]{0,80})[\"']?[ \t]{0,8}[:=][ \t]{0,8}(?P<value>\"[^\"\n]{1,500}\"|'[^'\n]{1,500}'|[^\s\"',}]{1,500})"
+    r"(?P<name>[A-Za-z_][\w.-]{0,80})[\"']?[ \t]{0,8}[:=][ \t]{0,8}"
+    r"(?P<value>\"[^\"\n]{1,500}\"|'[^'\n]{1,500}'|[^\s\"',}]{1,500})"
 )
 _IN_ADDRESS = re.compile(r"://(?P<user>[^\s/@:\"']{1,200})?(?::(?P<password>[^\s/@\"']{1,200}))?@")
 _HIDDEN = "***"

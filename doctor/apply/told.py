@@ -64,7 +64,7 @@ class Listener:
         self._on_task, self._should_stop, self._scrub = on_task, should_stop, scrub
         self.error: BaseException | None = None
         self._failures: list[str] = []
-        self._lines: list[str] = []
+        self._lines: list[tuple[bool, str]] = []
         self._changed = 0
         self._hosts: tuple[str, ...] = ()
         self._unreachable = False
@@ -89,8 +89,11 @@ class Listener:
 
     def _heard(self, event: Mapping[str, Any]) -> None:
         kind, data = str(event.get("event", "")), event.get("event_data") or {}
-        if kind in ("verbose", "error", "warning") or kind.startswith("playbook_on_no"):
-            self._lines = [*self._lines[1 - _LINES_MAX :], str(event.get("stdout", ""))]
+        if kind in ("verbose", "error", "warning", "system_warning"):
+            said = str(event.get("stdout", ""))
+            # Which kind of event an error is differs between editions of ansible-core; how it begins, less so.
+            is_error = kind == "error" or said.startswith(("[ERROR]", "ERROR!"))
+            self._lines = [*self._lines[1 - _LINES_MAX :], (is_error, said)]
         if kind == "playbook_on_stats":
             self._changed = sum((data.get("changed") or {}).values())
             self._hosts = tuple(sorted(data.get("processed") or {}))
@@ -136,8 +139,13 @@ class Listener:
             failures=tuple(dict.fromkeys(self._failures)),
             acting=self._acting,
             disruptive=self._disruptive,
-            tail=self._scrub("\n".join(line for line in self._lines if line))[-_SAID_MAX:],
+            tail=self._scrub(self._tail())[-_SAID_MAX:],
         )
+
+    def _tail(self) -> str:
+        """Errors, and where there is none whatever was said."""
+        errors = [line for is_error, line in self._lines if is_error and line]
+        return "\n".join(errors or [line for _is_error, line in self._lines if line])
 
 
 _STATES = {

@@ -17,6 +17,7 @@ from doctor.errors import ApplyError
 
 __all__ = ["Left", "watch"]
 
+
 class Left(Exception):  # noqa: N818 - no error: the run goes on
     """The watching is over, by a signal; the run is not."""
 
@@ -36,7 +37,7 @@ class _Signals:
         self._count, self._seen, self._ends = 0, 0, 0
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> _Signals:  # noqa: PYI034 - Self is newer than 3.10
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
                 self._before[number] = signal.signal(number, self._on)

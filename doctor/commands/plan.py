@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from doctor.apply.observe import named_host
 from doctor.commands.ask import goal_of, matrix_of, named_target
 from doctor.commands.derive import Derived, derive, ground_of, origin_of, target_for
 from doctor.commands.output import write_answer
@@ -27,6 +29,8 @@ from doctor.facts.read import read_host
 
 __all__ = ["run"]
 
+#: `scheme://user:password@host`, and a token alone in that place.
+_HAS_PASSWORD = re.compile(r"://[^/\s@]{1,500}@")
 #: Characters read of a lock; one that is longer is refused for that.
 _LOCK_MAX = (4 << 20) + 1
 
@@ -39,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("`plan` needs a goal", hints=("for example `--goal driver==580.126.20`",))
     if options.host and not options.inventory:
         raise UsageError("`--host` names a host of an inventory", hints=("`-i INVENTORY` says of which",))
+    named_host(options.host or "", options.inventory or "")
     named = bool(options.gpu or options.os or options.kernel or options.python or options.arch)
     if named and (options.bundle or options.host):
         raise UsageError(
@@ -93,7 +98,7 @@ def _write(
     plan = derived.plan if derived else None
     if options.format == "ansible-vars":
         write_answer(to_json(variables), options.output, whole=True)
-    elif options.format == "json":
+    elif options.format == "json" and plan is not None:
         write_answer(to_json(plan), options.output, whole=True)
     elif options.mirror_list:
         write_answer(render_mirrors(variables).encode(), options.output)
@@ -140,6 +145,12 @@ def _evidence(options: argparse.Namespace) -> Evidence:
 
 
 def _choices(options: argparse.Namespace, origin: Origin) -> Choices:
+    for text in (*options.mirror, *options.key, options.index_url or "", options.extra_index_url or ""):
+        if _HAS_PASSWORD.search(text):
+            raise UsageError(
+                "an address with a password in it would be kept in the plan, and in each run of it",
+                hints=("on the host: /etc/apt/auth.conf.d, dnf's `username=` and `password=`, pip's netrc",),
+            )
     return Choices(
         origin=origin,
         profile=options.profile or "",

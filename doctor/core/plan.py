@@ -119,7 +119,7 @@ class Plan(_Value, frozen=True, kw_only=True):
     id: str
     """The first twelve digits of the digest; a run of it is named by it."""
     digest: str
-    """SHA-256 over the question, the matrix, the stages, and what they change on the host as it is."""
+    """SHA-256 over the host's name, the question, the matrix, the stages, and what they change there."""
     tool: str
     made_at: str
     """UTC; not under the digest."""
@@ -167,7 +167,7 @@ def plan_of(  # noqa: PLR0913 - one for each thing that a plan is made of
     """The plan for what lowering gave, on the host that `report` judged."""
     steps = tuple(step for stage in variables.mopt_stages if (step := _step(ground, stage)) is not None)
     edition = ground.matrix.edition
-    digest = plan_digest(asked, variables, steps, report.matrix_digest)
+    digest = plan_digest(host, asked, variables, steps, report.matrix_digest)
     acting = frozenset(step.stage for step in steps)
     named = msgspec.structs.replace(variables.mopt_plan, id=digest[:12])
     return Plan(
@@ -190,9 +190,15 @@ def plan_of(  # noqa: PLR0913 - one for each thing that a plan is made of
     )
 
 
-def plan_digest(asked: Asked, variables: Variables, steps: Sequence[Step], matrix_digest: str) -> str:
-    """SHA-256 over what must be the same for a plan to be the same plan; times and names are not."""
+def plan_digest(
+    host: PlannedHost, asked: Asked, variables: Variables, steps: Sequence[Step], matrix_digest: str
+) -> str:
+    """SHA-256 over what must be the same for a plan to be the same plan; times and boots are not.
+
+    Which host it is for is under it, as it was named: `apply` goes there before anything is derived again.
+    """
     told = (
+        (host.name, host.inventory),
         asked,
         variables.mopt_target,
         variables.mopt_refusals,

@@ -16,7 +16,9 @@ from doctor.core.plan import Promise
 from doctor.core.stages import StageId
 
 __all__ = [
+    "DRY_RUN",
     "ENDS",
+    "REHEARSAL",
     "RUN_SCHEMA",
     "Act",
     "CheckedEntry",
@@ -44,6 +46,9 @@ RUN_SCHEMA = "mopt.run/1"
 
 Act = Literal["apply", "dry-run", "resume", "rollback"]
 End = Literal["done", "unchanged", "rolled_back", "half_way", "open"]
+
+#: What tasks are told under that changed nothing, whatever they say: Ansible's check mode.
+DRY_RUN, REHEARSAL = "dry run", "rehearsal"
 
 #: How a run ended, in the words of its last line.
 ENDS: dict[End, str] = {
@@ -232,7 +237,7 @@ def report_of(entries: Iterable[Entry], promised: Sequence[Promise] = ()) -> Run
         closed_at=closed.at if closed else "",
         pid=last.pid,
         boot_id=last.boot_id,
-        stage="" if closed else _under_way(act),
+        stage=_under_way(act),
         stages=_results(told),
         reboot=_restarting(act) if not closed else "",
         is_stopping=any(isinstance(e, InterruptedEntry) for e in act),
@@ -244,18 +249,18 @@ def report_of(entries: Iterable[Entry], promised: Sequence[Promise] = ()) -> Run
 
 def has_changed(entries: Iterable[Entry]) -> bool:
     """Whether a run may have changed its host: what was cut off while it was at work counts as that."""
-    is_at_work, is_dry = False, False
+    is_at_work = False
     for entry in entries:
-        if isinstance(entry, OpenedEntry):
-            if is_at_work:
-                return True
-            is_dry = entry.act == "dry-run"
-        elif isinstance(entry, StageBegun):
-            is_at_work = not is_dry
-        elif isinstance(entry, TaskEntry) and (entry.state == "changed" or entry.touched) and not is_dry:
+        if isinstance(entry, OpenedEntry) and is_at_work:
             return True
+        if isinstance(entry, StageBegun):
+            is_at_work = True
+        elif isinstance(entry, TaskEntry):
+            is_real = entry.stage not in (DRY_RUN, REHEARSAL)
+            if is_real and (entry.state == "changed" or entry.touched):
+                return True
         elif isinstance(entry, ClosedEntry):
-            if entry.end in ("done", "half_way", "rolled_back") and not is_dry:
+            if entry.end in ("half_way", "rolled_back"):
                 return True
             is_at_work = False
     return is_at_work

@@ -47,13 +47,20 @@ def source_of(name: str) -> str:
     return ""
 
 
+def _maintainer(stub: Stub) -> str:
+    """By its domain `check` and `plan` tell whose a package is."""
+    if stub.repository in ("cuda", "container-toolkit"):
+        return "cudatools <cudatools@nvidia.com>"
+    return "Ubuntu Developers <ubuntu-devel-discuss@lists.ubuntu.com>"
+
+
 def build(stub: Stub, entries: Sequence[Entry], scripts: Mapping[str, str]) -> Built:
     """One package."""
     lines = [f"Package: {stub.name}", f"Version: {stub.version}", f"Architecture: {_architecture(stub)}"]
     if source := source_of(stub.name):
         lines.insert(1, f"Source: {source}")
     lines += [
-        "Maintainer: Lab <lab@example.invalid>",
+        f"Maintainer: {_maintainer(stub)}",
         "Section: misc",
         "Priority: optional",
         f"Installed-Size: {len(entries)}",

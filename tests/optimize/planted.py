@@ -1,4 +1,6 @@
-"""Searches on servers whose knee and SLO rate are known: `python -m tests.optimize.planted [SEEDS]`.
+"""Searches on servers whose knee and SLO rate are known: `python -m tests.optimize.planted [SEEDS [FIRST]]`.
+
+The method was tuned on seeds 0 to 19; others are the honest measure.
 
 Acceptance: both within 5 % and within the budget, 19 of 20 seeds.
 """
@@ -76,12 +78,12 @@ def found_knee(case, seed):
     return knee(state.points), state
 
 
-def main(seeds):
+def main(seeds, first=0):
     """Every case over many seeds; 1 when one has fewer than 19 of 20."""
     wrong = 0
     for name, case in CASES.items():
         begin, near, proven, knees = time.process_time(), 0, [], 0
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             told, (bend, _) = found(case, seed), found_knee(case, seed)
             off = (told.estimate_per_s or 0) / case.truth - 1
             proven.append((told.rate_per_s or 0) / case.truth - 1)
@@ -104,4 +106,4 @@ def main(seeds):
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 20))
+    sys.exit(main(*(int(word) for word in sys.argv[1:] or ("20",))))

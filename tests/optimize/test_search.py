@@ -240,6 +240,15 @@ def test_the_estimate_is_where_the_share_crosses():
     assert estimate(settings(), known[:2]) is None
 
 
+def test_shares_that_happen_to_fall_leave_the_middle_of_the_bracket():
+    """No line rises through them: seed 14 of the 8 slots was told no estimate at all."""
+    one, two = tried(10.0, "pass", n=100, late=4), tried(10.2, "fail", n=3000, late=5)
+    assert estimate(settings(), evidence(settings(), State(tried=(one, two)))) is None  # both lean to a pass
+    growing = msgspec.structs.replace(two, is_growing=True)
+    known = evidence(settings(), State(tried=(one, growing)))
+    assert estimate(settings(), known) == pytest.approx((10.0 * 10.2) ** 0.5)
+
+
 def test_a_probe_that_is_not_over_goes_on_with_as_many_again():
     ask = settings()
     state = State(tried=(msgspec.structs.replace(tried(3.0, "undecided", late=20), is_over=False),), orders=1)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from doctor.core.finding import Cause, Finding, Remedy
-from doctor.grammar import FORMS
+from doctor.grammar.host import FORMS
 from doctor.report.forms import CHECK_FORMS, write_check
 from doctor.report.saved import from_json
 

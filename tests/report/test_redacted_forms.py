@@ -9,7 +9,7 @@ from doctor.cli import main
 from doctor.core.evidence import Evidence, Item
 from doctor.evidence.bundle import read_bundle, write_bundle
 from doctor.evidence.redact import redact_text
-from doctor.grammar import FORMS
+from doctor.grammar.host import FORMS
 from tests.test_hosts import HOSTS
 
 SECRETS = {
