@@ -27,7 +27,9 @@ _SAME_AS = {
 }
 #: What an `architectures` of another family than `model_type` may still be: the code is shared.
 _SHARED_CODE = {("kimik2", "deepseekv3"), ("glm4moelite", "deepseekv3"), ("xlmroberta", "roberta")}
-_POOLING = ("ForSequenceClassification", "ForRewardModel", "Model", "ForTokenClassification")
+_POOLING = ("ForSequenceClassification", "ForRewardModel", "ForTokenClassification")
+#: Types whose table of positions begins behind the padding token's: fewer tokens than it has rows.
+_PADDED_POSITIONS = ("roberta", "xlm-roberta")
 _OTHER_PARTS = ("vision_config", "audio_config", "visual", "vision_tower")
 
 
@@ -57,7 +59,7 @@ def read_config(
     architectures = config.get("architectures")
     architecture = _text(architectures[0]) if isinstance(architectures, list) and architectures else ""
     task: Task = family.task if family else "generate"
-    if task == "generate" and (is_embedding or architecture.endswith(_POOLING)):
+    if task == "generate" and (is_embedding or _is_pooling(architecture, named)):
         task = "embed"
     return _facts(
         read,
@@ -86,6 +88,25 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config
 
 
+def _is_pooling(architecture: str, named: str) -> bool:
+    """Whether the class has no head for tokens: `Qwen3Model`, but neither InternVLChatModel nor
+    GPT2LMHeadModel.
+    """
+    if architecture.endswith(_POOLING):
+        return True
+    is_bare = architecture.endswith("Model") and not architecture.endswith("LMHeadModel")
+    return is_bare and _folded(architecture).startswith(_folded(named.removesuffix("_text")))
+
+
+def _context_tokens(read: Reading, named: str) -> int | None:
+    """The longest sequence: rows of the table of positions, or what rotation was trained for."""
+    rows = _size(read, "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+    if rows is None or named not in _PADDED_POSITIONS:
+        return rows
+    padding = read.raw("pad_token_id")
+    return rows - (padding if type(padding) is int and 0 <= padding < rows - 1 else 1) - 1 or None
+
+
 def _unknown_family(named: str) -> str:
     if not named:
         return "unknown family: the config does not say `model_type`"
@@ -101,7 +122,7 @@ def _facts(read: Reading, shape: Shape | None, **said: Any) -> ModelFacts:
     common = {
         **said,
         "hidden_size": _size(read, "hidden_size", "n_embd") or 0,
-        "context_tokens": _size(read, "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
+        "context_tokens": _context_tokens(read, said["model_type"]),
         "rope": read_rope(read.config),
     }
     if shape is None:

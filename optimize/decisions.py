@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from doctor.core.edition import Edition
 from doctor.core.serving import Ask, Candidate, Gpu, Setting
 from optimize.backends import choose
-from optimize.formats import Allowed, dtype_for, kv_dtype_allowed, native, quantization_allowed
+from optimize.formats import Allowed, dtype_for, kv_dtype_allowed, quantization_allowed
 from optimize.limits import batch_defaults, length, memory_share, step_tokens
 from optimize.memory import DTYPE_BYTES, KV_BYTES
 from optimize.model import ModelFacts, Quantization
 from optimize.overrides import refused_overrides
-from optimize.roofline import Rates, crossing_batch, prefill_floor, rates_of
+from optimize.roofline import Rates, crossing_batch, prefill_floor, rates_for
 from optimize.room import Bench
 
 __all__ = ["ONLINE", "Question"]
@@ -47,15 +49,18 @@ class Question:
         """The chosen one."""
         return self.engines[0]
 
-    def rates(self) -> Rates | None:
-        """What the GPU reaches in the format that the model is computed in."""
-        return _rates(self.edition, self.gpu, self.facts)
+    def rates(self, end: Literal["low", "high"]) -> Rates | None:
+        """What good GPUs of the kind reach in the format that the model is computed in. What no setting can
+        pass is judged by the upper end, what must hold on each of them by the lower one.
+        """
+        gpu = self.gpu
+        return rates_for(self.edition, self.facts, gpu.pci_id, gpu.architecture, gpu.memory_type, end=end)
 
     # --- decisions ---
 
     def choose_engine(self) -> None:
         """Which engine, in which release."""
-        rates = self.rates()
+        rates = self.rates("low")
         self.engines = choose(
             self.edition,
             self.facts,
@@ -158,6 +163,12 @@ class Question:
             return
         if not wanted or wanted == "auto":
             because = f"{own}, as it is computed in: a smaller type gives more room for less precision"
+            scales = self.facts.quantization.kv_cache_dtype if self.facts.quantization else ""
+            if scales:
+                because = (
+                    f"counted in {own}; the checkpoint has scales for a cache in {scales}, which halves it"
+                )
+                because += " where the release takes it by itself"
             self.settings.append(Setting(name="kv-cache-dtype", value="auto", because=because))
             return
         if self.engine.component != "vllm":
@@ -195,14 +206,14 @@ class Question:
 
     def bench(self) -> Bench:
         """What every attempt at a split has in common. Before it nothing was refused."""
-        rates, defaults = self.rates(), None
+        least, defaults = self.rates("low"), None
         if self.engine.component == "vllm":
             defaults = batch_defaults(self.edition, "vllm", self.engine.version, self.gpu)
         if defaults is None:
             self.default_because = "no row tells what the engine takes by itself: one that serves"
         tokens = defaults.max_num_batched_tokens if defaults else _STEP
         sequences = defaults.max_num_seqs if defaults else _SEQUENCES
-        each = prefill_floor(self.facts, rates, prompt_tokens=tokens) if rates else None
+        each = prefill_floor(self.facts, least, prompt_tokens=tokens) if least else None
         load = self.ask.load
         self.step, self.step_because = step_tokens(
             tokens,
@@ -219,7 +230,7 @@ class Question:
             gpu_bytes=self.gpu.memory_bytes,
             share=float(self.share.value),
             kv_dtype=self.kv_dtype,
-            rates=rates,
+            rates=self.rates("high"),
             load=load,
             longest_tokens=self.longest,
             step_tokens=self.step,
@@ -230,18 +241,3 @@ class Question:
 
 def _asked(allowed: Allowed) -> str:
     return f"it was asked for; {allowed.because}"
-
-
-def _rates(edition: Edition, gpu: Gpu, facts: ModelFacts) -> Rates | None:
-    """In FP8 or FP4 only where activations are converted too and the GPU computes in it."""
-    quantization = facts.quantization
-    scheme = quantization.scheme if quantization and quantization.has_quantized_activations else ""
-    if scheme in ("fp8", "fp8-block") and native(edition, gpu.architecture, "fp8"):
-        found = rates_of(edition, gpu.pci_id, gpu.architecture, gpu.memory_type, "fp8")
-        if found is not None:
-            return found
-    if scheme == "nvfp4" and native(edition, gpu.architecture, "nvfp4"):
-        found = rates_of(edition, gpu.pci_id, gpu.architecture, gpu.memory_type, "fp4")
-        if found is not None:
-            return found
-    return rates_of(edition, gpu.pci_id, gpu.architecture, gpu.memory_type)

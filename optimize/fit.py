@@ -10,7 +10,7 @@ from doctor.core.edition import Edition
 from doctor.core.model_facts import ModelFacts
 from doctor.core.model_report import Fit, MemoryPlan
 from optimize.memory import GIB, plan_memory, usable_bytes
-from optimize.roofline import Precision, Rates, crossing_batch, decode_floor, prefill_floor, rates_of
+from optimize.roofline import Rates, crossing_batch, decode_floor, prefill_floor, rates_for
 from optimize.split import tensor_problem
 
 __all__ = ["FitAsked", "Room", "fit", "kv_dtype_of", "room_of_card"]
@@ -107,15 +107,10 @@ def _plan(  # noqa: PLR0913 - the question of a plan
 
 
 def _rates(edition: Edition, facts: ModelFacts, room: Room) -> Rates | None:
-    """What the card reaches in the format that the weights are multiplied in, or else in 16 bits."""
+    """The upper end: floors are what no card passes."""
     if not room.pci_id:
         return None
-    said = facts.quantization
-    scheme = said.scheme if said is not None and said.has_quantized_activations else ""
-    where = (edition, room.pci_id, room.architecture, room.memory_type)
-    own: dict[str, Precision] = {"fp8": "fp8", "fp8-block": "fp8", "nvfp4": "fp4"}
-    found = rates_of(*where, own[scheme], end="high") if scheme in own else None
-    return found or rates_of(*where, end="high")
+    return rates_for(edition, facts, room.pci_id, room.architecture, room.memory_type, end="high")
 
 
 def _with_speed(found: Fit, facts: ModelFacts, rates: Rates, asked: FitAsked, kv_dtype: str) -> Fit:

@@ -22,6 +22,7 @@ __all__ = [
     "kv_bytes_per_token",
     "prod_of",
     "state_bytes_per_sequence",
+    "stored_bits",
     "weight_bytes",
 ]
 
@@ -48,14 +49,15 @@ _INDEX_SCALE = 128
 # --- weights --------------------------------------------------------------------------------------
 
 
-def _bits(facts: ModelFacts, weight: Weight) -> Fraction | None:
+def stored_bits(facts: ModelFacts, weight: Weight) -> Fraction | None:
     """Stored bits of a value; None where the config does not tell."""
     plain = DTYPE_BYTES.get(facts.dtype)
     quantization = facts.quantization
     own = Fraction(plain * 8) if plain else (Fraction(16) if quantization else None)
     if quantization is None or own is None:
         return own
-    share = converted_share(quantization, weight, facts.experts.count if facts.experts else 1)
+    experts = facts.experts.count if facts.experts else 1
+    share = converted_share(quantization, weight, experts, facts.layers)
     if share == 0:
         return own
     if share is None or quantization.weight_bits is None:
@@ -68,7 +70,7 @@ def weight_bytes(facts: ModelFacts) -> int | None:
     """Bytes of all weights as the config tells; None where it does not. Scales are counted."""
     total = Fraction(0)
     for one in facts.weights:
-        bits = _bits(facts, one)
+        bits = stored_bits(facts, one)
         if bits is None:
             return None
         total += one.values * bits / 8
@@ -84,7 +86,7 @@ def gpu_weight_bytes(
     whole, part = Fraction(0), Fraction(0)
     first, last = Fraction(0), Fraction(0)
     for one in facts.weights:
-        bits = _bits(facts, one)
+        bits = stored_bits(facts, one)
         if bits is None:
             if stored_bytes is None:
                 return None

@@ -19,32 +19,35 @@ _NESTED = re.compile(r"\)[*+{?]|[*+}][*+{]|\[")
 _WILDCARDS_MAX = 3
 
 
-def converted_share(quantization: Quantization, weight: Weight, experts: int = 1) -> Fraction | None:
+def converted_share(
+    quantization: Quantization, weight: Weight, experts: int = 1, layers: int = 10_000
+) -> Fraction | None:
     """The share of its tensors that is stored in the scheme: 0 to 1. None where a pattern cannot be tried.
 
     Embeddings, heads, norms, routers and vision towers are never converted unless they are linear layers
     that nothing leaves out; every family's head is left out by convention of the tools. `experts` is how many
-    a layer has: no list names one expert of one layer alone.
+    a layer has: no list names one expert of one layer alone. `layers`: a number beyond them is a draft
+    layer's, behind the model (`model.layers.61*` of DeepSeek-R1-FP4, which has 0 to 60).
     """
     if not weight.is_linear or weight.role in ("head", "router", "vision", "embedding"):
         return Fraction(0)
     if quantization.converts == "experts":
         return Fraction(int(weight.role == "expert"))
     name = weight.name.removesuffix(".weight")
-    layers, whole = set[int](), False
+    left_out, whole = set[int](), False
     for pattern in dict.fromkeys(quantization.skips):
         found = _matches(pattern, name)
         if found is None:
             return None
         whole = whole or found is True
-        if found is not True and found is not False:
-            layers.add(found)
+        if found is not True and found is not False and found < layers:
+            left_out.add(found)
     if whole:
         return Fraction(0)
-    if not layers or "*" not in name:
+    if not left_out or "*" not in name:
         return Fraction(1)
     in_all = max(1, weight.count // experts if weight.role == "expert" else weight.count)
-    return Fraction(max(0, in_all - len(layers)), in_all)
+    return Fraction(max(0, in_all - len(left_out)), in_all)
 
 
 _LAYER = re.compile(r"(?<=\.)(\d{1,4})(?=[.*]|$)")

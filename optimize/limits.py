@@ -104,7 +104,8 @@ def step_tokens(  # noqa: PLR0913 - the default, and what may change it
     tpot_ms: float | None,
     default_because: str = "the engine's own for this device",
 ) -> tuple[int, str]:
-    """Most tokens in one step, and why. `seconds_per_token` is the least that one prompt token takes.
+    """Most tokens in one step, and why. `seconds_per_token` is what one prompt token takes on the
+    slowest of good cards: the step must be short enough on each of them.
 
     While a piece of a prompt is computed, the answers of others wait for that step: with a promise for the
     time of each token, the piece must fit into it.
@@ -117,7 +118,8 @@ def step_tokens(  # noqa: PLR0913 - the default, and what may change it
     fitting = [size for size in (default, *_STEPS) if size <= default]
     for size in fitting:
         if size * seconds_per_token * 1000 <= tpot_ms:
-            why = f"{size} prompt tokens take {size * seconds_per_token * 1000:.3g} ms at the least"
+            took = size * seconds_per_token * 1000
+            why = f"{size} prompt tokens take {took:.3g} ms by the lower end of what good cards reach"
             return size, f"{why}, and no token of another answer may wait longer than {tpot_ms:g} ms"
     why = f"even {fitting[-1]} prompt tokens take longer than {tpot_ms:g} ms: answers stall meanwhile"
     return fitting[-1], why

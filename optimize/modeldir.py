@@ -92,6 +92,8 @@ def read_folder(path: str) -> ModelFolder:
         faults += [Fault(kind="config", file="config.json", message=text) for text in facts.problems]
     # Somebody who names a single file asks about that file.
     faults += _whole(folder, files, headers) if is_folder else []
+    if config is None and "adapter_config.json" in names:
+        faults += _adapter(folder)
     read_all = _is_whole(files, headers)
     tensors = [one for header in headers.values() for one in header.tensors]
     if facts is not None and read_all and not any(fault.is_broken for fault in faults):
@@ -271,6 +273,19 @@ def _json(folder: str, name: str, faults: list[Fault]) -> dict[str, Any] | None:
             why = "no JSON object"
     faults.append(Fault(kind="config", file=name, message=why))
     return None
+
+
+def _adapter(folder: str) -> list[Fault]:
+    """What PEFT's file beside weights without a config of their own says: they change another model."""
+    faults: list[Fault] = []
+    said = _json(folder, "adapter_config.json", faults)
+    if said is None:
+        return faults
+    kind, base = said.get("peft_type"), said.get("base_model_name_or_path")
+    kind = kind[:40] if isinstance(kind, str) else "of a kind that is not said"
+    base = base[:200] if isinstance(base, str) and base else "a model that is not named"
+    message = f"an adapter ({kind}) of {base}, and no model: ask about that one; an engine loads both"
+    return [*faults, Fault(kind="unusual", file="adapter_config.json", message=message)]
 
 
 def _is_embedding(folder: str) -> bool:

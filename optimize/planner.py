@@ -17,6 +17,7 @@ from optimize.decisions import Question
 from optimize.load_shape import contradiction
 from optimize.model import ModelFacts
 from optimize.room import Bench, Seat, best, pace
+from optimize.split import PER_NODE
 from optimize.would import remedies, shortfalls
 
 __all__ = ["plan_serving"]
@@ -126,6 +127,10 @@ def _settle(question: Question, bench: Bench, seat: Seat) -> None:
         share = ceil(100 * other.bytes / question.gpu.memory_bytes) / 100
         said = f"{other.name} takes a share of {share:g} at the least"
         question.notes.append(f"{said}; start one engine after the other, each with its share said")
+    machines = ceil(seat.split.gpus / PER_NODE)
+    if machines > 1:
+        said = f"a copy is spread over {machines} machines of {PER_NODE} GPUs"
+        question.notes.append(f"{said}: they are joined first, as the engine wants it; the command does not")
     spare = question.gpu.count - seat.gpus
     if spare >= seat.split.gpus:
         question.notes.append(f"{spare} GPUs are left over: for more copies, or another model")
@@ -133,9 +138,19 @@ def _settle(question: Question, bench: Bench, seat: Seat) -> None:
     if load and load.rate_per_s is not None and bench.rates is None:
         said = "no row has the speed of this GPU: how many are in flight at that rate is not known"
         question.notes.append(said)
+    question.notes += _left_out(question)
     if facts.remote_code:
         names = ", ".join(facts.remote_code)
         question.notes.append(f"the config wants to run {names}: `--trust-remote-code` is yours to decide")
+
+
+def _left_out(question: Question) -> tuple[str, ...]:
+    """What the memory of a plan does not hold though the engine will, of a model of several parts."""
+    parts = [one for one in question.facts.parts_left_out if one.startswith("the part of")]
+    if not parts:
+        return ()
+    what = "its activations" if question.stored_bytes is not None else "its weights and activations"
+    return (f"not counted: {', '.join(parts)}, {what}: leave room for it",)
 
 
 def _of_split(facts: ModelFacts, split: Split, copies: int) -> list[Setting]:
@@ -161,11 +176,16 @@ def _setting(name: str, value: int, because: str) -> Setting:
 
 def _of_batch(question: Question, seat: Seat) -> list[Setting]:
     step = max(question.step, seat.max_sequences)
-    fit = f"{seat.holds} of mean length fit" if seat.holds is not None else "they cost no cache"
-    if seat.asked is not None and seat.max_sequences == seat.asked:
+    length = "mean" if question.ask.load else "the greatest"
+    fit = f"{seat.holds} of {length} length fit" if seat.holds is not None else "they cost no cache"
+    if not seat.fits:
+        why = "not even one request fits"
+    elif seat.asked is not None and seat.max_sequences == seat.asked:
         why = f"so many at once are asked of a copy; {fit}"
     elif seat.max_sequences == seat.holds:
         why = f"{fit} into the KV cache: more are preempted and computed again"
+    elif question.ask.load is None:
+        why = f"{question.default_because}; {fit}, and of shorter ones more"
     else:
         why = f"{question.default_because}; {fit}"
     sequences = str(seat.max_sequences)

@@ -13,7 +13,8 @@ import msgspec
 from doctor.core.edition import Edition
 from doctor.core.model_report import Floor
 from doctor.core.rows.speed import GpuSpeed, SpeedRange
-from optimize.footprint import kv_bytes_per_sequence, prod_of, state_bytes_per_sequence, weight_bytes
+from optimize.footprint import kv_bytes_per_sequence, state_bytes_per_sequence, stored_bits
+from optimize.formats import native
 from optimize.model import ModelFacts
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "decode_floor",
     "efficiency",
     "prefill_floor",
+    "rates_for",
     "rates_of",
 ]
 
@@ -37,6 +39,14 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 Precision = Literal["bf16", "fp8", "fp4"]
+
+
+#: Schemes whose arithmetic is in the format too, where activations are converted and the GPU has it.
+_COMPUTED: dict[str, tuple[str, Precision]] = {
+    "fp8": ("fp8", "fp8"),
+    "fp8-block": ("fp8", "fp8"),
+    "nvfp4": ("nvfp4", "fp4"),
+}
 
 
 class Rates(_Value, frozen=True, kw_only=True):
@@ -88,6 +98,29 @@ def rates_of(  # noqa: PLR0913 - a card and what is asked of it
     )
 
 
+def rates_for(  # noqa: PLR0913 - a model and a card
+    edition: Edition,
+    facts: ModelFacts,
+    pci_id: str,
+    architecture: str,
+    memory_type: str,
+    *,
+    end: Literal["low", "high"],
+) -> Rates | None:
+    """What a card reaches in the format that the model is multiplied in: FP8 or FP4 where activations are
+    converted too and the GPU computes in it, else 16 bits. None where no row tells.
+    """
+    said = facts.quantization
+    scheme = said.scheme if said is not None and said.has_quantized_activations else ""
+    if scheme in _COMPUTED:
+        name, precision = _COMPUTED[scheme]
+        if native(edition, architecture, name):
+            found = rates_of(edition, pci_id, architecture, memory_type, precision, end=end)
+            if found is not None:
+                return found
+    return rates_of(edition, pci_id, architecture, memory_type, end=end)
+
+
 def _memory_share(edition: Edition, memory_type: str) -> SpeedRange | None:
     """Reading weights reads only; of GDDR a copy was measured, which is not faster."""
     wanted = (
@@ -128,22 +161,18 @@ def _read_weights(facts: ModelFacts, batch: int) -> int | None:
     """Bytes of weights that a step reads: no look-up tables, and of the experts those that `batch` tokens
     are expected to meet, E (1 - (1 - k/E)^B).
     """
-    whole = weight_bytes(facts)
-    if whole is None or facts.parameters is None:
+    if not facts.weights or facts.parameters is None:
         return None
-    values = sum(one.values for one in facts.weights)
-    size = whole / values
-    skipped = sum(
-        one.values
-        for one in facts.weights
-        if one.role in ("embedding", "position") and not (facts.is_tied and facts.task == "generate")
-    )
-    left = 0.0
-    if facts.experts:
-        chosen = facts.experts.per_token / facts.experts.count
-        experts = sum(prod_of(one) for one in facts.weights if one.role == "expert")
-        left = experts * (1 - chosen) ** batch
-    return int((values - skipped) * size - left * size)
+    experts, total = facts.experts, 0.0
+    met = 1 - (1 - experts.per_token / experts.count) ** batch if experts else 1.0
+    for one in facts.weights:
+        bits = stored_bits(facts, one)
+        if bits is None:
+            return None
+        if one.role in ("embedding", "position") and not (facts.is_tied and facts.task == "generate"):
+            continue
+        total += float(one.values * bits / 8) * (met if one.role == "expert" else 1.0)
+    return int(total)
 
 
 def _attention_operations(facts: ModelFacts, tokens: float, *, is_prompt: bool = False) -> int:

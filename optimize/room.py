@@ -190,6 +190,8 @@ def _most_sequences(
         return one is not None and one[1].fits and (one[2] is None or one[2] >= one[0])
 
     best_yet, most = tried(1), tried(wanted)
+    if bench.load is None and most is not None and most[1].fits:
+        return most  # how long requests are was not said: the greatest length would limit the short ones
     if not holds(best_yet) or holds(most):
         return most if holds(most) else best_yet
     low, high = 1, wanted

@@ -11,7 +11,7 @@ from __future__ import annotations
 from doctor.core.serving import Split
 from optimize.model import ModelFacts, Weight
 
-__all__ = ["splits", "tensor_problem"]
+__all__ = ["PER_NODE", "splits", "tensor_problem"]
 
 #: GPUs of one board. Tensor parallelism stays inside: its all-reduces want NVLink, or at least one PCIe root.
 PER_NODE = 8

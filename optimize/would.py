@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import floor, log10
 
 import msgspec
 
 from doctor.core.edition import Edition
-from doctor.core.serving import Candidate, Gpu
+from doctor.core.serving import Candidate, Gpu, Load, Slo
 from optimize.decisions import ONLINE
 from optimize.formats import kv_dtype_allowed, quantization_allowed
 from optimize.memory import usable_bytes
-from optimize.room import Bench, Seat, best
+from optimize.roofline import rates_for
+from optimize.room import Bench, Seat, best, pace
 
 __all__ = ["remedies", "shortfalls"]
 
@@ -19,6 +21,8 @@ GIB = 1024**3
 #: What vLLM takes by itself, in hundredths; above it the device runs out at the first thing nobody counted.
 _SHARE_MAX = 92
 _COUNTS = (2, 4, 8, 16, 32)
+#: Of the factor between a rate that is served and one that is not: to less than a hundredth from 4096.
+_HALVINGS = 10
 
 
 def shortfalls(bench: Bench, seat: Seat) -> tuple[str, ...]:
@@ -32,8 +36,24 @@ def shortfalls(bench: Bench, seat: Seat) -> tuple[str, ...]:
             f" {memory.budget_bytes / GIB:.1f} GiB to use"
         )
     elif not seat.holds_load:
-        found.append(f"{seat.asked} requests at once are asked of each copy, {seat.holds} of mean length fit")
+        found.append(_too_many(bench, seat))
     return (*found, *(_late(bench, seat) if seat.fits else ()))
+
+
+def _too_many(bench: Bench, seat: Seat) -> str:
+    """Why the load is more than a copy holds: too many at once, or prompts that arrive faster than they are
+    read at the most.
+    """
+    load, (first_s, _) = bench.load, pace(bench, seat.split, 1)
+    if load is not None and load.concurrency is None and load.rate_per_s is not None and first_s is not None:
+        busy = load.rate_per_s / seat.copies * first_s
+        if busy >= 1:
+            each = " of each copy" if seat.copies > 1 else ""
+            return (
+                f"to read the prompts of {load.rate_per_s:g} requests takes {busy:.3g} s{each} at the least,"
+                " and so many arrive every second"
+            )
+    return f"{seat.asked} requests at once are asked of each copy, {seat.holds} of mean length fit"
 
 
 def _late(bench: Bench, seat: Seat) -> Iterator[str]:
@@ -52,7 +72,7 @@ def remedies(edition: Edition, engine: Candidate, gpu: Gpu, bench: Bench, seat: 
     """What would make it fit, each alone."""
     found = [*_fewer(bench, seat), *_smaller(edition, engine, gpu, bench), *_more(bench)]
     return (*found, *_others(edition, gpu, bench)) or (
-        "none of: shorter requests, an FP8 cache, FP8 weights, up to 32 such GPUs, another GPU",
+        "none of: fewer or shorter requests, an FP8 cache, FP8 weights, up to 32 such GPUs, another GPU",
     )
 
 
@@ -65,11 +85,46 @@ def _fewer(bench: Bench, seat: Seat) -> Iterator[str]:
     """Less of the load on the same GPUs."""
     yield from _larger_share(bench)
     longest = seat.memory.longest_tokens
-    if not seat.fits and longest and _is_generous(bench, longest):
+    is_shorter = not seat.fits and longest and _is_generous(bench, longest)
+    if is_shorter and _serves(msgspec.structs.replace(bench, longest_tokens=longest)):
         yield f"a greatest length of {longest} tokens in place of {bench.longest_tokens}"
-    if seat.fits and not seat.holds_load and seat.holds:
-        in_all = seat.holds * seat.copies
-        yield f"{in_all} requests at once in place of {(seat.asked or 0) * seat.copies}; others wait"
+    if not seat.fits or bench.load is None:
+        return
+    if bench.load.concurrency is not None:
+        yield from _fewer_at_once(bench, bench.load, bench.load.concurrency)
+    elif bench.load.rate_per_s is not None:
+        yield from _fewer_a_second(bench, bench.load, bench.load.rate_per_s)
+
+
+def _fewer_at_once(bench: Bench, load: Load, asked: int) -> Iterator[str]:
+    """As many as are served, promises kept."""
+
+    def serves(count: int) -> bool:
+        return _serves(msgspec.structs.replace(bench, load=msgspec.structs.replace(load, concurrency=count)))
+
+    low, high = 1, asked
+    if asked < 2 or not serves(1):
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if serves(middle) else (low, middle)
+    yield f"{low} requests at once in place of {asked}; others wait"
+
+
+def _fewer_a_second(bench: Bench, load: Load, asked: float) -> Iterator[str]:
+    """As high a rate as is served, rounded down to two digits."""
+
+    def serves(rate: float) -> bool:
+        return _serves(msgspec.structs.replace(bench, load=msgspec.structs.replace(load, rate_per_s=rate)))
+
+    low, high = asked / 4096, asked
+    if not serves(low):
+        return
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if serves(middle) else (low, middle)
+    unit = 10.0 ** (floor(log10(low)) - 1)
+    yield f"{floor(low / unit) * unit:.2g} requests/s in place of {asked:g}"
 
 
 def _larger_share(bench: Bench) -> Iterator[str]:
@@ -139,10 +194,24 @@ def _others(edition: Edition, gpu: Gpu, bench: Bench) -> Iterator[str]:
         size = usable_bytes(product.memory_gb, product.memory_type, ecc=product.ecc)
         if size <= bench.gpu_bytes:
             continue
-        other = msgspec.structs.replace(bench, gpu_bytes=size, rates=None)
-        # Rates are those of the card asked for: of another one, memory alone is judged.
-        if _serves(other):
+        rates = rates_for(
+            edition,
+            bench.facts,
+            row.pci_device_ids[0],
+            product.architecture,
+            product.memory_type,
+            end="high",
+        )
+        if rates is None and bench.rates is not None and _is_timed(bench):
+            continue  # whether it is fast enough is not known
+        if _serves(msgspec.structs.replace(bench, gpu_bytes=size, rates=rates)):
             found.append((size, product.product))
     if found:
         count = f"{bench.gpus} x " if bench.gpus > 1 else ""
         yield f"{count}{min(found)[1]} in {'their' if count else 'its'} place"
+
+
+def _is_timed(bench: Bench) -> bool:
+    """Whether the load asks for more than memory: a rate, or promises."""
+    load = bench.load
+    return load is not None and (load.rate_per_s is not None or load.slo != Slo())

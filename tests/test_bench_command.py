@@ -183,6 +183,29 @@ def test_the_first_contact_says_what_is_wrong(bench, fault: str, code: int, said
     assert "hint:" in err
 
 
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_tokens_that_decode_to_no_text_are_counted(bench, endpoint: str) -> None:
+    """As a real vLLM answers with random weights: it was called empty, and nothing was measured."""
+    load = ("--concurrency", "1", "--model", "fault-textless", "--endpoint", endpoint)
+    code, out, err = bench(*SHORT, *load, "--json")
+    assert code == 0
+    summary = json.loads(out)["stages"][0]["summary"]
+    assert set(summary["statuses"]) == {"ok"}, summary["statuses"]
+    assert "`return_token_ids`" in words(err) + out
+
+
+def test_more_fields_reach_the_server(bench) -> None:
+    """They travelled to the measuring process as raw JSON within another format, and it died."""
+    code, out, _err = bench(
+        *SHORT,
+        "--model",
+        "fault-textless",
+        "--extra-body",
+        '{"return_token_ids": true, "seed": [1, {"a": null}]}',
+    )
+    assert (code, out.startswith("MEASURED: ")) == (0, True)
+
+
 USAGE = {
     "no scheme": (("localhost:8000",), "names no server"),
     "a password in the URL": ((f"http://u:{KEY}@h",), "user name or a password"),

@@ -218,3 +218,21 @@ def test_a_snapshot_of_a_hub_is_known_by_its_repository(capsys, tmp_path: Path) 
     (snapshot / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 27}))
     found = document(capsys, str(snapshot / "config.json"), "--gpu", "L4")
     assert [fault["message"] for fault in found["faults"]] == ["`layers` is 27; Qwen/Qwen3-0.6B has 28"]
+
+
+def test_names_that_are_no_utf8_reach_the_document(capsys, tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xff.safetensors")).write_bytes(b"xx")
+    (tmp_path / "config.json").write_text('{"model_type": "lla\\ud800ma", "architectures": ["\\udfffX"]}')
+    found = document(capsys, str(tmp_path))
+    assert [one["name"] for one in found["files"]] == ["config.json", "\\udcff.safetensors"]
+    assert found["facts"]["model_type"] == "lla\\ud800ma"
+    assert run(capsys, str(tmp_path))[0] == 1
+
+
+def test_a_name_of_several_cards_is_told(capsys, tmp_path: Path) -> None:
+    path = named(tmp_path, "Qwen3-0.6B")
+    _, _, err = run(capsys, path, "--gpu", "A100")
+    assert err.startswith("mopt-doctor: `A100` is taken for A100-SXM4-40GB; of its name are A100-SXM4-80GB, ")
+    assert run(capsys, path, "--gpu", "A100", "--quiet")[2] == ""
+    for one in ("A100-SXM4-80GB", "10de:2330", "L4", "H100 SXM5 80GBx8", "H100x8"):
+        assert run(capsys, path, "--gpu", one)[2] == ""

@@ -159,3 +159,27 @@ def test_the_plan_goes_to_a_file(capsys, model, tmp_path: Path) -> None:
     assert code == 0
     assert out.startswith("FITS")
     jsonschema.validate(json.loads(target.read_text()), schema("mopt.serving-plan/1"))
+
+
+def test_what_a_checkpoint_says_steers_no_terminal(capsys, model) -> None:
+    odd = "g\x1b[31mptq\u2028\u202e"
+    config = {
+        **shelf.LLAMA_31_8B,
+        "architectures": [odd],
+        "torch_dtype": odd,
+        "quantization_config": {"quant_method": odd},
+        "auto_map": {"AutoModel": f"{odd}.X"},
+        "vision_config": {"x": odd},
+    }
+    _, out, err = run(capsys, model(config), "--plan", "--gpu", "L4", *LOAD)
+    assert not UNSAFE.search(out + err)
+    assert "\\x1b[31mptq" in out
+
+
+def test_a_plan_for_an_adapter_asks_for_its_base(capsys, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(
+        '{"base_model_name_or_path": "org/base", "peft_type": "LORA"}'
+    )
+    code, _, err = run(capsys, str(tmp_path), "--plan", "--gpu", "L4")
+    assert code == 2
+    assert "is an adapter (LORA) of org/base" in err

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from doctor.apply.ending import Ending
 from doctor.apply.scrub import PASSWORD_FILES, Scrub, secrets_in
 from doctor.apply.told import Listener, Played, Told
 from doctor.config import data_dir, refuse_untrusted
@@ -160,8 +161,9 @@ def play(  # noqa: PLR0913 - one for each thing that a run is given
     _refuse_templates(variables)
     environment = controller_environment()
     scrub = Scrub(secrets_in(variable_files, environment))
-    listener = Listener(on_task, should_stop, scrub)
     private = _place(folder)
+    ending = Ending(str(private))
+    listener = Listener(on_task, should_stop, scrub, ending.ask)
     try:
         given = private / "variables.json"
         with os.fdopen(os.open(given, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
@@ -174,6 +176,7 @@ def play(  # noqa: PLR0913 - one for each thing that a run is given
             runner = _runner(program, private, playbook, inventory, limit, words, listener)
         runner.run()
     finally:
+        ending.finish()
         shutil.rmtree(private, ignore_errors=True)
     if listener.error is not None:
         raise listener.error

@@ -12,7 +12,7 @@ from pathlib import Path
 from doctor.core.run import Entry, decode_entry, encode_entry
 from doctor.errors import ApplyError
 
-__all__ = ["JOURNAL", "JOURNAL_BYTES_MAX", "Journal", "entries_of", "follow", "now"]
+__all__ = ["JOURNAL", "JOURNAL_BYTES_MAX", "Journal", "entries_in", "entries_of", "follow", "now"]
 
 JOURNAL = "journal.jsonl"
 #: A run of fourteen stages writes some 40 kB.
@@ -83,12 +83,13 @@ def entries_of(folder: Path) -> Iterator[Entry]:
     """All entries; lines that a crash cut are passed over."""
     try:
         with (folder / JOURNAL).open("rb") as told:
-            yield from _decoded(told.read(JOURNAL_BYTES_MAX))
+            yield from entries_in(told.read(JOURNAL_BYTES_MAX))
     except OSError:
         return
 
 
-def _decoded(data: bytes) -> Iterator[Entry]:
+def entries_in(data: bytes) -> Iterator[Entry]:
+    """Entries of a journal's bytes, whatever lies between them."""
     for line in data.split(b"\n"):
         if line and len(line) <= _LINE_BYTES_MAX and (entry := decode_entry(line)) is not None:
             yield entry
@@ -106,7 +107,7 @@ def follow(folder: Path, *, pause_s: float = 0.2) -> Iterator[Entry | None]:
             data = b""
         offset += len(data)
         *lines, rest = (rest + data).split(b"\n")
-        yield from _decoded(b"\n".join(lines))
+        yield from entries_in(b"\n".join(lines))
         if not data:
             yield None
             time.sleep(pause_s)

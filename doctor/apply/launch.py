@@ -16,6 +16,7 @@ __all__ = ["OUTPUT", "Launched", "launch", "unit_of"]
 
 #: What Python itself says: empty as long as nothing goes wrong.
 OUTPUT = "output.log"
+_DOCTOR = (sys.executable, "-I", "-m", "doctor")
 _SYSTEMD = Path("/run/systemd/system")
 _ANSWER_S = 60
 
@@ -37,7 +38,7 @@ def launch(folder: Path) -> Launched:
 
     Raises ApplyError when it cannot be started.
     """
-    argv = [sys.executable, "-I", "-m", "doctor", "work", str(folder)]
+    argv = [*_DOCTOR, "work", str(folder)]
     run = folder.name
     # A user's own manager ends with the last session, so only root's is trusted to outlive the terminal.
     program = shutil.which("systemd-run", path="/usr/bin:/bin") if _SYSTEMD.is_dir() else None

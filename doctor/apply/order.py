@@ -7,11 +7,20 @@ from pathlib import Path
 
 import msgspec
 
-from doctor.core.plan import Plan
+from doctor.core.plan import Plan, Promise
 from doctor.core.run import Act
 from doctor.errors import ApplyError
 
-__all__ = ["LOCALHOST", "ORDER", "Order", "read_order", "stop_asked", "write_order", "write_stop"]
+__all__ = [
+    "LOCALHOST",
+    "ORDER",
+    "Order",
+    "promises_beside",
+    "read_order",
+    "stop_asked",
+    "write_order",
+    "write_stop",
+]
 
 ORDER = "order.json"
 _STOP = "stop"
@@ -70,6 +79,14 @@ def read_order(folder: Path) -> Order:
                 f"`{folder / 'journal.jsonl'}` tells what was done",
             ),
         ) from None
+
+
+def promises_beside(path: str) -> tuple[Promise, ...]:
+    """What the run of a journal was to cure; none where its order is not beside it."""
+    try:
+        return read_order(Path(path).parent).plan.promises
+    except ApplyError:
+        return ()
 
 
 def write_stop(folder: Path, how: str) -> None:

@@ -11,13 +11,17 @@ from doctor.errors import ApplyError, UsageError
 
 __all__ = ["RUN_NAME", "lock_file", "refuse_open", "run_folder", "runs_folder"]
 
+#: Root's. The roles keep capsules beside the journals, and package transactions a lock of their own.
+_STATE = Path("/var/lib/mopt-doctor")
+_LOCKS = Path("/run/lock/mopt-doctor")
+
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 
 
 def runs_folder() -> Path:
     """Beside, not in, the folder in which the roles keep a host's capsules: that one is a host's own."""
     if os.geteuid() == 0:
-        return Path("/var/lib/mopt-doctor/journals")
+        return _STATE / "journals"
     state = os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser()
     return Path(state) / "mopt-doctor" / "journals"
 
@@ -68,6 +72,6 @@ def refuse_open(folder: Path) -> None:
 
 def lock_file(host: str) -> Path:
     """One change at a time on a host: the lock of this one, or of one in an inventory."""
-    folder = Path("/run/lock/mopt-doctor") if os.geteuid() == 0 else runs_folder().parent
+    folder = _LOCKS if os.geteuid() == 0 else runs_folder().parent
     name = re.sub(r"[^A-Za-z0-9_.-]", "_", host)[:64] or "localhost"
     return folder / f"{name}.lock"

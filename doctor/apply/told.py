@@ -60,9 +60,11 @@ class Listener:
         on_task: Callable[[Told], None],
         should_stop: Callable[[], bool],
         scrub: Callable[[str], str],
+        end: Callable[[], bool],
     ) -> None:
-        self._on_task, self._should_stop, self._scrub = on_task, should_stop, scrub
+        self._on_task, self._should_stop, self._scrub, self._end = on_task, should_stop, scrub, end
         self.error: BaseException | None = None
+        self._is_ending = False
         self._failures: list[str] = []
         self._lines: list[tuple[bool, str]] = []
         self._changed = 0
@@ -80,9 +82,10 @@ class Listener:
         return False  # its data are written to no file
 
     def cancel(self) -> bool:
-        """ansible-runner's `cancel_callback`."""
+        """ansible-runner's `cancel_callback`: the playbook is asked to end, and killed if it does not."""
         try:
-            return self.error is not None or self._should_stop()
+            self._is_ending = self._is_ending or self.error is not None or self._should_stop()
+            return self._is_ending and self._end()
         except BaseException as error:  # noqa: BLE001 - see the class
             self.error = self.error or error
             return True
@@ -91,7 +94,7 @@ class Listener:
         kind, data = str(event.get("event", "")), event.get("event_data") or {}
         if kind in ("verbose", "error", "warning", "system_warning"):
             said = str(event.get("stdout", ""))
-            # Which kind of event an error is differs between editions of ansible-core; how it begins, less so.
+            # The kind of event differs between editions of ansible-core; how an error begins, less so.
             is_error = kind == "error" or said.startswith(("[ERROR]", "ERROR!"))
             self._lines = [*self._lines[1 - _LINES_MAX :], (is_error, said)]
         if kind == "playbook_on_stats":
@@ -130,8 +133,9 @@ class Listener:
 
     def played(self, status: str, code: int | None) -> Played:
         """The run as a whole, once it is over."""
+        is_canceled = self._is_ending and code != 0
         return Played(
-            status=status,
+            status="canceled" if is_canceled else status,
             code=-1 if code is None else code,
             hosts=self._hosts,
             changed=self._changed,

@@ -237,7 +237,7 @@ class _Act:
         return self._half(said, *self._explained(played))
 
     def _give_up(self, said: str) -> _Ended:
-        """A failure is undone at once, as the plan says. From here on the run is a rollback, come what may."""
+        """A failure is undone at once, as the plan says. From here on the run is a rollback."""
         self.order = replace(self.order, act="rollback")
         write_order(self.folder, self.order)
         self._open("rollback")

@@ -6,7 +6,7 @@ import argparse
 import random
 import re
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -179,11 +179,11 @@ def _prompt(options: argparse.Namespace, endpoint: Endpoint) -> Prompt:
     return named or ("ids" if endpoint == "completions" else "words")
 
 
-def _extra(text: str | None) -> dict[str, msgspec.Raw]:
+def _extra(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        fields = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise UsageError(f"`--extra-body` is no JSON object: {error}") from None
     ours = sorted(

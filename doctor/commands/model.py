@@ -152,8 +152,23 @@ def _fits(options: argparse.Namespace, matrix: Matrix, folder: ModelFolder) -> t
 def rooms_of(options: argparse.Namespace, matrix: Matrix) -> list[Room]:
     """The GPUs that the options name; those of `--from`; or those of this host: none where it has none."""
     if options.gpu:
+        if not (options.quiet or options.json or options.format == "json"):
+            _tell_namesakes(matrix, options.gpu)
         return [_named(matrix, text) for text in options.gpu]
     return _of_host(options, matrix)
+
+
+def _tell_namesakes(matrix: Matrix, names: list[str]) -> None:
+    """Which card a name was taken for, where it has several of them."""
+    from doctor.core.target import find_gpu, namesakes
+    from doctor.report.escape import escape_line
+
+    for text in names:
+        others = namesakes(matrix, text)
+        if others:
+            taken = find_gpu(matrix, text).name
+            line = f"mopt-doctor: `{text}` is taken for {taken}; of its name are {', '.join(others)}, too"
+            sys.stderr.write(f"{escape_line(line)}\n")
 
 
 def _named(matrix: Matrix, text: str) -> Room:

@@ -159,8 +159,10 @@ def _folder(path: str) -> ModelFolder:
 
     folder = read_folder(path)
     if folder.facts is None:
+        adapter = next((one.message for one in folder.faults if one.file == "adapter_config.json"), "")
+        what = f"is {adapter}" if adapter else "has no config.json that tells what the model is"
         raise UsageError(
-            f"`{path}` has no config.json that tells what the model is: nothing to plan",
+            f"`{path}` {what}: nothing to plan",
             hints=(f"`mopt-doctor model {path}` says what is there",),
         )
     # A config alone is enough to plan; weights that are there must be whole.

@@ -16,6 +16,8 @@ from doctor.core.finding import CheckReport
 from doctor.core.host import Host
 from doctor.core.load import LoadReport
 from doctor.core.model_report import ModelReport
+from doctor.core.plan import Plan
+from doctor.core.run import RunReport
 from doctor.core.stack import StackReport, WhyReport
 from doctor.errors import EvidenceError, UsageError
 from doctor.report.forms import CHECK_FORMS, write_check
@@ -38,13 +40,28 @@ def run(options: argparse.Namespace) -> int:
         ascii_only=options.ascii,
         stdout_is_terminal=sys.stdout.isatty() and not options.output,
     )
-    document = from_json(_bytes(options.file))
+    document = _document(options.file)
     if options.redact:
         document = _redacted(document)
     form = "json" if options.json else options.format
     answer = _rendered(document, form, settings, verbose=options.verbose)
     write_answer(answer, options.output, whole=form in WHOLE)
     return 0
+
+
+def _document(path: str) -> Document:
+    """What a file holds: one document, or the journal of a run. Raises UsageError, EvidenceError."""
+    data = _bytes(path)
+    if not data.startswith(b'{"kind":'):
+        return from_json(data)
+    from doctor.apply.journal import entries_in
+    from doctor.apply.order import promises_beside
+    from doctor.core.run import report_of
+
+    report = report_of(entries_in(data), promises_beside(path))
+    if report is None:
+        raise EvidenceError(f"`{path}` is no journal of a run that has begun")
+    return report
 
 
 def _bytes(path: str) -> bytes:
@@ -108,7 +125,8 @@ def _check_text(report: CheckReport, settings: Settings, *, verbose: bool) -> by
 
 
 def _other_text(
-    document: ExplainReport | Host | LoadReport | ModelReport | StackReport | WhyReport, settings: Settings
+    document: ExplainReport | Host | LoadReport | ModelReport | Plan | RunReport | StackReport | WhyReport,
+    settings: Settings,
 ) -> str:
     if isinstance(document, ExplainReport):
         from doctor.report.explain_text import render_explain
@@ -128,6 +146,14 @@ def _other_text(
         from doctor.report.model_text import render_model
 
         return render_model(document, colour=settings.colour, ascii_only=settings.ascii_only)
+    if isinstance(document, Plan):
+        from doctor.report.plan_text import render_saved_plan
+
+        return render_saved_plan(document)
+    if isinstance(document, RunReport):
+        from doctor.report.run_text import render_run
+
+        return render_run(document)
     from doctor.report.stack_text import render_stack, render_why
 
     return render_stack(document) if isinstance(document, StackReport) else render_why(document)
@@ -142,6 +168,8 @@ def _redacted(document: Document) -> Document:
         log = tuple(line.text for cause in document.causes for line in cause.matched)
     if isinstance(document, CheckReport):
         name = document.host.hostname or ""
+    elif isinstance(document, Plan):
+        name = document.host.hostname
     elif isinstance(document, Host):
         name = getattr(document.system.hostname, "value", "")
     return from_json(redact_text(to_json(document).decode(), hostname=name, log=log).encode())

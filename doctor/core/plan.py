@@ -42,13 +42,34 @@ Undo = Literal["exact", "decided_by_capsule"]
 _CURED_BY: dict[str, tuple[StageId, ...]] = {
     "kernel": ("kernel", "driver"),
     "driver": ("driver",),
-    "gpu": ("driver",),
     "fabric": ("fabric",),
     "cuda": ("cuda", "driver"),
     "container": ("container",),
     "engine": ("engine",),
     "security": ("lock", "repositories"),
 }
+
+#: In the field of a stage, but nothing that it brings mends them: logs of the past, links and switches as
+#: hardware, what an administrator has set. A promise of these would end good runs as half good.
+_BEYOND_STAGES = frozenset(
+    (
+        "kernel.messages",
+        "kernel.history",
+        "driver.module_parameters",
+        "driver.options_in_force",
+        "fabric.imex",
+        "fabric.nvlinks",
+        "fabric.not_needed",
+        "fabric.switches",
+        "container.rootless",
+        "container.selinux",
+        "container.snap",
+        "container.wsl_driver",
+        "security.device_nodes",
+        "security.pending_keys",
+        "security.unverified_repositories",
+    )
+)
 
 #: A minute or two for firmware and boot; servers with 8 GPUs and much memory need ten. Said as a range.
 _REBOOT_S = (60, 900)
@@ -213,7 +234,7 @@ def promises(findings: Sequence[Finding], acting: frozenset[StageId]) -> tuple[P
     """What of the host fails and lies in the field of a stage that does something."""
     found = []
     for one in findings:
-        if one.status not in ("fail", "warn") or one.scope != "host":
+        if one.status not in ("fail", "warn") or one.scope != "host" or one.id in _BEYOND_STAGES:
             continue
         stage = next((stage for stage in _CURED_BY.get(one.area, ()) if stage in acting), None)
         if stage is not None:

@@ -16,7 +16,7 @@ from doctor.core.rows.choice import DriverOwner
 from doctor.core.rows.system import SystemRow
 from doctor.errors import UsageError
 
-__all__ = ["GpuKind", "Target", "find_gpu", "make_target", "system_of"]
+__all__ = ["GpuKind", "Target", "find_gpu", "make_target", "namesakes", "system_of"]
 
 Maker = Literal["nvidia", "other", "unknown"]
 
@@ -175,6 +175,31 @@ def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     if pci:
         return _by_id(matrix, pci.group(1).lower(), pci.group(2).lower(), count)
     return _by_name(matrix, _VGPU.sub("", name), count)
+
+
+def namesakes(matrix: Matrix, text: str) -> tuple[str, ...]:
+    """The other cards that `H100` or `A100` may mean beside the one that `find_gpu` takes: with more
+    or less memory, or a faster one. None of an id, or of a whole name.
+    """
+    name, count = _counted(matrix, text.strip())
+    wanted, taken = _folded(_VGPU.sub("", name)), find_gpu(matrix, text)
+    products = [row for row in matrix.edition.products if _has_words(wanted, _folded(row.product))]
+    is_whole = any(_folded(row.product) == wanted for row in products)
+    if _PCI.fullmatch(name) or is_whole or taken.maker != "nvidia":
+        return ()
+    rates = {i: row.bandwidth_gb_s for row in matrix.edition.speeds for i in row.pci_device_ids}
+    own = next((row for row in products if row.product == taken.name), None)
+    joined = count > 1 and any(row.needs_fabric_manager for row in products)
+
+    def differs(row: Product, own: Product) -> bool:
+        one, other = rates.get(row.pci_device_ids[0]), rates.get(own.pci_device_ids[0])
+        return row.memory_gb != own.memory_gb or (one is not None and other is not None and one != other)
+
+    return tuple(
+        row.product
+        for row in products
+        if own is not None and differs(row, own) and (row.needs_fabric_manager or not joined)
+    )
 
 
 def _counted(matrix: Matrix, text: str) -> tuple[str, int]:

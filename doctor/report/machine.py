@@ -18,7 +18,22 @@ def to_json(value: msgspec.Struct) -> bytes:
 
     A version is its raw text. The same value gives the same bytes. Nothing in it steers a terminal.
     """
-    return printable(msgspec.json.encode(value, enc_hook=_encode, order="deterministic"))
+    try:
+        encoded = msgspec.json.encode(value, enc_hook=_encode, order="deterministic")
+    except UnicodeEncodeError:
+        # Half a surrogate pair, as Python has bytes of a file name that are no UTF-8: JSON cannot carry it.
+        plain = msgspec.to_builtins(value, enc_hook=_encode, order="deterministic")
+        encoded = msgspec.json.encode(_whole(plain))
+    return printable(encoded)
+
+
+def _whole(value: Any) -> Any:
+    r"""Plain values with halves of surrogate pairs written out, as `\udcff`."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_whole(key): _whole(one) for key, one in value.items()}
+    return [_whole(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def printable(encoded: bytes) -> bytes:

@@ -60,7 +60,7 @@ class Page:
 
     def text(self, text: str, *, head: str = "", paint: Paint = "", indent: int = 0, hang: int = 2) -> None:
         """A paragraph; `head` stands painted before it, and lines after the first hang by `hang`."""
-        body = escape_line(_shortened(text))
+        body, head = escape_line(_shortened(text)), escape(head).replace("\n", " ")
         lines = self._wrap(f"{head}{body}", " " * indent, " " * (indent + hang))
         if head and lines[0].startswith(" " * indent + head.rstrip()):
             start = " " * indent + head.rstrip()

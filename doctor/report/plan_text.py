@@ -10,7 +10,7 @@ from doctor.core.plan import Plan
 from doctor.core.stages import Refusal, Stage, Transaction, Variables
 from doctor.report.escape import escape_line
 
-__all__ = ["render_mirrors", "render_plan"]
+__all__ = ["render_mirrors", "render_plan", "render_saved_plan"]
 
 _WIDTH = 80
 _REBOOTS = {
@@ -52,6 +52,26 @@ def render_plan(ground: Ground, variables: Variables, whole: Plan | None = None)
     for stage in shown:
         lines += [*stage, ""]
     lines += _end(ground, variables)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def render_saved_plan(plan: Plan) -> str:
+    """A plan by itself, without the host that it was made for: what it says of now is what was there then."""
+    where = plan.host.name or plan.host.hostname or "this host"
+    words = f"{'REFUSED' if plan.is_refused else 'PLAN'} {plan.id} (matrix {plan.matrix}, {plan.made_at})"
+    lines = [*_para(f"{','.join(plan.asked.goal)} on {where}"), *_para(words), ""]
+    if plan.is_refused:
+        lines += [line for refusal in plan.variables.mopt_refusals for line in [*_refusal(refusal), ""]]
+    elif plan.is_empty:
+        lines += _para("nothing to do: the host is as planned")
+    else:
+        lines += _meaning(plan)
+        for step in plan.steps:
+            lines += ["", *_para(step.stage + (f": {'; '.join(step.why)}" if step.why else ""), "", "  ")]
+            for change in step.changes:
+                text = f"{change.name}  {change.now or 'not installed'} -> {change.then or 'removed'}"
+                lines += _para(text, "  ", "    ")
+            lines += [line for path in step.files for line in _para(f"file {path}", "  ", "    ")]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -53,10 +53,13 @@ class RunLines:
 def render_run(report: RunReport) -> str:
     """What came of a run: its end, promise by promise, and how to go on."""
     end = ENDS[report.end].upper()
-    lines = _para(f"{end}  run {report.run} on {report.host}" + (f": {report.said}" if report.said else ""))
+    said = f": {report.said}" if report.said else ""
+    lines = _para(f"run {report.run} on {report.host}{said}", f"{end}  ", "  ")
     for one in report.cures:
-        told = {True: "cured", False: "STANDS", None: "not looked at"}[one.is_cured]
-        lines += _para(f"{told:<13} {one.finding} ({one.stage}): {one.found}", "  ", " " * 16)
+        untold = "cannot tell" if report.after else "not looked at"
+        told = {True: "cured", False: "STANDS", None: untold}[one.is_cured]
+        # Padding belongs to the first indent: what is escaped loses repeated spaces.
+        lines += _para(f"{one.finding} ({one.stage}): {one.found}", f"  {told:<13} ", " " * 16)
     if report.before or report.after:
         words = [f"before: {report.before.replace('_', ' ')}"] if report.before else []
         words += [f"after: {report.after.replace('_', ' ')}"] if report.after else []
@@ -71,10 +74,11 @@ def render_runs(reports: Sequence[RunReport]) -> str:
         return "no run is kept here\n"
     width = max(len(report.run) for report in reports)
     rows = [
-        f"{r.run:<{width}}  {r.act:<8}  {ENDS[r.end]:<11}  {r.opened_at[:16].replace('T', ' ')}  {r.host}"
+        f"{escape_line(r.run):<{width}}  {r.act:<8}  {ENDS[r.end]:<11}"
+        f"  {escape_line(r.opened_at[:16].replace('T', ' '))}  {escape_line(r.host)}"
         for r in reports
     ]
-    return "\n".join(escape_line(row)[:_WIDTH] for row in rows) + "\n"
+    return "\n".join(row[:_WIDTH] for row in rows) + "\n"
 
 
 def _para(text: str, first: str = "", rest: str = "  ") -> list[str]:

@@ -11,6 +11,8 @@ from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
 from doctor.core.load import LOAD_SCHEMA, LoadReport
 from doctor.core.model_report import MODEL_SCHEMA, ModelReport
+from doctor.core.plan import PLAN_SCHEMA, Plan
+from doctor.core.run import RUN_SCHEMA, RunReport
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
 from doctor.core.versions import SCHEMES, Version
 from doctor.errors import EvidenceError
@@ -19,7 +21,9 @@ __all__ = ["Document", "from_json"]
 
 CHECK_SCHEMA = "mopt.check/1"
 
-Document = CheckReport | ExplainReport | Host | LoadReport | ModelReport | StackReport | WhyReport
+Document = (
+    CheckReport | ExplainReport | Host | LoadReport | ModelReport | Plan | RunReport | StackReport | WhyReport
+)
 
 #: Saved values by the schema that they name.
 _DOCUMENTS: dict[str, type[Any]] = {
@@ -30,6 +34,8 @@ _DOCUMENTS: dict[str, type[Any]] = {
     EXPLAIN_SCHEMA: ExplainReport,
     MODEL_SCHEMA: ModelReport,
     LOAD_SCHEMA: LoadReport,
+    PLAN_SCHEMA: Plan,
+    RUN_SCHEMA: RunReport,
 }
 
 

@@ -15,7 +15,10 @@ from doctor.core.finding import CheckReport
 from doctor.core.host import HOST_SCHEMA, Host
 from doctor.core.load import LOAD_SCHEMA, LoadReport
 from doctor.core.model_report import MODEL_SCHEMA, ModelReport
-from doctor.core.serving import PLAN_SCHEMA, ServingPlan
+from doctor.core.plan import PLAN_SCHEMA, Plan
+from doctor.core.run import RUN_SCHEMA, RunReport
+from doctor.core.serving import PLAN_SCHEMA as SERVING_SCHEMA
+from doctor.core.serving import ServingPlan
 from doctor.core.stack import STACK_SCHEMA, WHY_SCHEMA, StackReport, WhyReport
 from doctor.core.stages import VARIABLES_SCHEMA, Variables
 from doctor.core.versions import Version
@@ -34,7 +37,9 @@ DOCUMENTS: dict[str, type[msgspec.Struct]] = {
     EXPLAIN_SCHEMA: ExplainReport,
     DIFF_SCHEMA: MatrixDiff,
     VARIABLES_SCHEMA: Variables,
-    PLAN_SCHEMA: ServingPlan,
+    PLAN_SCHEMA: Plan,
+    RUN_SCHEMA: RunReport,
+    SERVING_SCHEMA: ServingPlan,
     MODEL_SCHEMA: ModelReport,
     LOAD_SCHEMA: LoadReport,
 }

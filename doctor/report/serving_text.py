@@ -106,7 +106,9 @@ def _memory(page: Page, plan: ServingPlan) -> None:
     page.line(f"  {'to use':<16}{_gib(memory.budget_bytes):>8}  of {_gib(memory.gpu_bytes)}")
     page.text(f"the size of the device: {plan.gpu.memory_because}", indent=2)
     if plan.sequences is not None:
-        page.text(f"{counted(plan.sequences, 'request')} of mean length fit at once into each copy", indent=2)
+        length = "mean" if plan.load is not None else "that"
+        fitting = f"{counted(plan.sequences, 'request')} of {length} length"
+        page.text(f"{fitting} fit at once into each copy", indent=2)
     if not memory.is_certain:
         page.text(
             "at the other end of the ranges it comes out otherwise: let the engine's log decide", indent=2

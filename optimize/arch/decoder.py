@@ -127,6 +127,7 @@ DECODERS: dict[str, DecoderTraits] = {
     "llama": DecoderTraits(out_bias=None),
     "mistral": DecoderTraits(layers="window", kv_default=8),
     "ministral": DecoderTraits(layers="window", kv_default=8),
+    "ministral3": DecoderTraits(layers="window", kv_default=8, defaults={"head_dim": 128}),
     "mixtral": DecoderTraits(layers="window", kv_default=8, experts=_MIXTRAL),
     "qwen2": DecoderTraits(layers="late", qkv_bias=True),
     "qwen3": DecoderTraits(layers="late", qk_norm="head", out_bias=None, defaults={"head_dim": 128}),
@@ -222,6 +223,32 @@ DECODERS: dict[str, DecoderTraits] = {
     "olmo2": DecoderTraits(
         norms=("post_attention_layernorm", "post_feedforward_layernorm"), qk_norm="whole", out_bias=None
     ),
+    "olmo3": DecoderTraits(
+        layers="every",
+        norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        qk_norm="whole",
+        out_bias=None,
+        defaults={"sliding_window": 4096, "sliding_window_pattern": 4},
+    ),
+    "olmoe": DecoderTraits(
+        qk_norm="whole", out_bias=None, experts=ExpertTraits(width=("intermediate_size",))
+    ),
+    "exaone4": DecoderTraits(
+        layers="every",
+        norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        qkv_bias=False,
+        qk_norm="head",
+        defaults={"sliding_window_pattern": 4},
+    ),
+    "cohere2": DecoderTraits(
+        layers="every",
+        norm="layer-no-bias",
+        norms=("input_layernorm",),
+        out_bias=None,
+        is_tied=True,
+        defaults={"sliding_window": 4096, "sliding_window_pattern": 4},
+    ),
+    "nemotron": DecoderTraits(norm="layer", out_bias=None, mlp="plain"),
     "smollm3": DecoderTraits(is_tied=True, out_bias=None),
     "starcoder2": DecoderTraits(
         layers="window",

@@ -39,7 +39,7 @@ class BodySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     #: ids stay below it
     vocabulary: int = 10_000
     #: fields that the user adds
-    extra: dict[str, msgspec.Raw] = {}
+    extra: dict[str, Any] = {}
 
 
 #: One token each in the usual BPE vocabularies, with the space before; all of one width, so

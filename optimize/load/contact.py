@@ -59,25 +59,43 @@ def make_contact(job: Job, *, prompt: Lengths, output: Lengths) -> Contact:
     """
     lengths = [Lengths(low=n, high=n) for n in (round(prompt.mean), max(round(output.mean), 1))]
     schedule = plan_closed(concurrency=1, requests=1, prompt=lengths[0], output=lengths[1], seed=0xC0)
-    probe = msgspec.structs.replace(
-        job,
-        schedule=pack_schedule(schedule),
-        index=0,
-        of=1,
-        expectation=msgspec.structs.replace(job.expectation, is_exact=False),
-    )
+    packed = pack_schedule(schedule)
     forms = _forms(job)
     for n, (body, note) in enumerate(forms):
-        measured = run_load([msgspec.structs.replace(probe, body=body)])
-        row = next(measured.samples.rows(), None)
-        if row is None or measured.is_cut:
-            raise KeyboardInterrupt
-        if row.status == Status.OK.word:
-            right = msgspec.structs.replace(job, body=body)
-            return _told(right, row, measured, lengths[1].low, [note] if note else [])
-        if row.status != Status.REFUSED.word or n == len(forms) - 1:
+        row, measured = _one(job, body, packed)
+        if row.status == Status.REFUSED.word and n < len(forms) - 1:
+            continue
+        right, notes = body, [note] if note else []
+        if _lacks_text(body, row):
+            # Tokens that decode to no text (random weights, halves of a character) come as empty pieces, and
+            # nothing tells these from a role: vLLM says their ids when it is asked to.
+            with_ids = msgspec.structs.replace(body, extra={**body.extra, "return_token_ids": True})
+            told, again = _one(job, with_ids, packed)
+            if told.status == Status.OK.word and (told.n_chunks or 0) > (row.n_chunks or 0):
+                right, row, measured = with_ids, told, again
+                notes.append("tokens without text are counted by their ids (`return_token_ids`)")
+        if row.status != Status.OK.word:
             raise _error(job, row.status, measured)
+        return _told(msgspec.structs.replace(job, body=right), row, measured, lengths[1].low, notes)
     raise AssertionError("there is a first form")
+
+
+def _one(job: Job, body: Any, packed: Any) -> tuple[Request, Measured]:
+    """One request in this form. Raises KeyboardInterrupt when it was cut."""
+    expectation = msgspec.structs.replace(job.expectation, is_exact=False)
+    probe = msgspec.structs.replace(job, body=body, schedule=packed, index=0, of=1, expectation=expectation)
+    measured = run_load([probe])
+    row = next(measured.samples.rows(), None)
+    if row is None or measured.is_cut:
+        raise KeyboardInterrupt
+    return row, measured
+
+
+def _lacks_text(body: Any, row: Request) -> bool:
+    """A stream with fewer pieces of text than tokens, or with none at all."""
+    if not body.stream or "return_token_ids" in body.extra:
+        return False
+    return row.status == Status.EMPTY.word or (row.n_chunks or 0) < (row.n_out or 0)
 
 
 def _forms(job: Job) -> list[tuple[Any, str]]:

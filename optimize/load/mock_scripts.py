@@ -26,6 +26,7 @@ class Asked(msgspec.Struct, gc=False):
     model: str = "mock"
     max_tokens: int = 16
     stream: bool = False
+    return_token_ids: bool = False
 
 
 class Act(msgspec.Struct, frozen=True, gc=False):
@@ -260,6 +261,16 @@ def _empty(_asked: Asked, chat: bool) -> Iterator[Act]:
     yield Act(_W, chunk(event(finish(b"stop", chat=chat)) + event(usage(0)) + _DONE) + _LAST, then="end")
 
 
+def _textless(asked: Asked, chat: bool) -> Iterator[Act]:
+    """Random weights: ids that decode to no text, told only to who asks for them."""
+    head = _CHAT_HEAD + b'"delta":{"content":""}' if chat else _TEXT_HEAD + b'"text":""'
+    ids = b',"token_ids":[777]' if asked.return_token_ids else b""
+    yield Act(_W, start(chat=chat))
+    for _ in range(asked.max_tokens):
+        yield Act(_W, chunk(event(head + ids + b',"finish_reason":null}]}')))
+    yield Act(_W, ending(asked.max_tokens, chat=chat), then="end")
+
+
 def _coalesced(asked: Asked, chat: bool) -> Iterator[Act]:
     """Four tokens a piece, as speculative decoding sends them."""
     yield from _pieces(asked, chat, count=-(-asked.max_tokens // 4), text=b" a b c d")
@@ -352,6 +363,7 @@ FAULTS: dict[str, _Script] = {
     "no-usage": _no_usage,
     "short": _short,
     "empty": _empty,
+    "textless": _textless,
     "coalesced": _coalesced,
     "reasoning": _delta(b'"reasoning_content":"hm"'),
     "tool-call": _delta(b'"tool_calls":[{"index":0,"function":{"arguments":"{"}}]'),

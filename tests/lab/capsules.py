@@ -38,14 +38,14 @@ PASSING = re.compile(
 
 
 def packages(host: Host) -> dict[str, str]:
-    """Installed packages and their versions, epoch included."""
+    """Installed packages and their versions, epoch included; those on hold too."""
     if host.is_rocky:
         text = host.say(
             "rpm -qa --qf '%{NAME} %{EPOCH}:%{VERSION}-%{RELEASE}\\n' | grep -v ^gpg-pubkey | sed 's/(none)://' | sort"
         )
     else:
         text = host.say(
-            "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' | awk '$3 == \"ii\" {print $1, $2}' | sort"
+            "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' | awk 'substr($3, 2, 1) == \"i\" {print $1, $2}' | sort"
         )
     return dict(line.split(" ", 1) for line in text.splitlines())
 
@@ -80,7 +80,7 @@ def capsule(host: Host) -> dict[str, str]:
 _APT = {
     "manual": "apt-mark showmanual",
     "hold": "apt-mark showhold",
-    "config": "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | grep -v ^ii || true",
+    "config": "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' | grep -v '^.i' || true",
 }
 _DNF = {
     "manual": "dnf -q -C repoquery --userinstalled --qf '%{name}' | grep -v ^gpg-pubkey",

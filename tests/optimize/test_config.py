@@ -217,3 +217,24 @@ def test_hostile_values_raise_nothing(odd: Any) -> None:
         whole = config(name)
         for key in whole:
             read_config({**whole, key: odd})
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture", "task"),
+    [
+        ("Qwen2.5-7B", "InternVLChatModel", "generate"),  # its language model is Qwen2, it is no Qwen2Model
+        ("Qwen2.5-7B", "Qwen2Model", "embed"),
+        ("Meta-Llama-3.1-8B", "LlamaBidirectionalModel", "embed"),
+        ("Meta-Llama-3.1-8B", "LlamaLMHeadModel", "generate"),
+        ("Qwen3-0.6B", "Qwen3ForSequenceClassification", "embed"),
+    ],
+)
+def test_a_class_without_a_head_is_for_embeddings(model: str, architecture: str, task: str) -> None:
+    assert read_config(config(model, architectures=[architecture])).task == task
+
+
+@pytest.mark.parametrize(("padding", "tokens"), [(1, 8192), (None, 8192), (0, 8193), ("x", 8192)])
+def test_positions_of_roberta_begin_behind_the_padding(padding: Any, tokens: int) -> None:
+    # bge-m3 has 8194 rows of positions and takes 8192 tokens
+    facts = read_config(config("roberta", max_position_embeddings=8194, pad_token_id=padding))
+    assert facts.context_tokens == tokens

@@ -312,3 +312,20 @@ def test_kept_digests_on_disk(tmp_path: Path) -> None:
     assert load_kept(str(path)) == {"l": "a" * 64}
     path.write_text("[")
     assert load_kept(str(path)) == {}
+
+
+def test_an_adapter_names_its_base(tmp_path: Path) -> None:
+    write_file(tmp_path / "adapter_model.safetensors", {"a.lora_A.weight": (16, 64)})
+    said = {"peft_type": "LORA", "base_model_name_or_path": "meta-llama/Llama-3.1-8B"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(said))
+    (fault,) = read_folder(str(tmp_path)).faults
+    assert (fault.kind, fault.file, fault.is_broken) == ("unusual", "adapter_config.json", False)
+    assert "an adapter (LORA) of meta-llama/Llama-3.1-8B, and no model" in fault.message
+
+
+@pytest.mark.parametrize("said", ["[]", "{", '{"peft_type": 3, "base_model_name_or_path": ["x"]}'])
+def test_an_adapter_of_which_nothing_can_be_read(tmp_path: Path, said: str) -> None:
+    write_file(tmp_path / "adapter_model.safetensors", {"a.lora_A.weight": (16, 64)})
+    (tmp_path / "adapter_config.json").write_text(said)
+    (fault,) = read_folder(str(tmp_path)).faults
+    assert fault.file == "adapter_config.json"

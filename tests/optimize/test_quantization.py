@@ -198,3 +198,9 @@ def test_heads_are_left_out_and_experts_counted_by_layer() -> None:
     assert converted_share(quantization("model.layers.0.mlp"), EXPERT, 8) == Fraction(9, 10)
     assert converted_share(quantization(converts="experts"), UP) == 0
     assert converted_share(quantization(converts="experts"), EXPERT, 8) == 1
+
+
+def test_a_draft_layer_behind_the_model_leaves_nothing_out() -> None:
+    # DeepSeek-R1-FP4 excludes `model.layers.61*`; its model has the layers 0 to 60
+    assert converted_share(quantization("model.layers.10*"), UP, 1, 10) == 1
+    assert converted_share(quantization("model.layers.9*"), UP, 1, 10) == Fraction(9, 10)

@@ -186,7 +186,7 @@ def test_a_dry_run_sees_a_repository_that_is_not_there_yet(branches):
 
 
 def test_a_dry_run_on_a_host_that_never_read_its_lists(branches):
-    """A fresh image: the lists are read into the folder of the dry run, with and without a repository of the plan."""
+    """A fresh image: lists are read into the folder of the dry run, with a new repository and without."""
     before = everything_of(branches.root)
     for number, foreseen in enumerate(({}, {"foreseen": {"repositories": [], "pins": []}})):
         told = branches.simulate(

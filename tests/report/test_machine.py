@@ -5,7 +5,7 @@ import json
 import jsonschema
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from doctor.core.evidence import Evidence, Item, Meta
@@ -88,6 +88,7 @@ def test_other_text_stays_readable():
     assert KEPT.replace("\\", "\\\\").replace('"', '\\"') in to_json(report).decode()
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.recursive(st.text(), lambda inner: st.dictionaries(st.text(), inner, max_size=3), max_leaves=8))
 def test_printable_changes_no_value(value):
     written = printable(msgspec.json.encode(value))
