@@ -145,7 +145,8 @@ def _ways(
     kept = next((one.bytes for one in plan.components if one.name == "kv_cache"), 0)
     if plan.longest_tokens:
         many = f" for {asked.sequences} at once" if asked.sequences > 1 else ""
-        yield f"a context of {plan.longest_tokens} tokens{many} instead of {asked.context_tokens}"
+        longest = min(plan.longest_tokens, facts.context_tokens or plan.longest_tokens)
+        yield f"a context of {longest} tokens{many} instead of {asked.context_tokens}"
     if plan.most_sequences and plan.most_sequences < asked.sequences:
         yield f"{plan.most_sequences} sequences at once instead of {asked.sequences}"
     architecture = next((row for row in edition.architectures if row.architecture == room.architecture), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from fnmatch import translate
 from fractions import Fraction
+from functools import lru_cache
 
 from optimize.model import Quantization, Weight
 
@@ -19,6 +20,7 @@ _NESTED = re.compile(r"\)[*+{?]|[*+}][*+{]|\[")
 _WILDCARDS_MAX = 3
 
 
+@lru_cache(maxsize=4096)  # a plan asks for the same weights at every split that it tries
 def converted_share(
     quantization: Quantization, weight: Weight, experts: int = 1, layers: int = 10_000
 ) -> Fraction | None:

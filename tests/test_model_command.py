@@ -236,3 +236,11 @@ def test_a_name_of_several_cards_is_told(capsys, tmp_path: Path) -> None:
     assert run(capsys, path, "--gpu", "A100", "--quiet")[2] == ""
     for one in ("A100-SXM4-80GB", "10de:2330", "L4", "H100 SXM5 80GBx8", "H100x8"):
         assert run(capsys, path, "--gpu", one)[2] == ""
+
+
+def test_a_context_beyond_the_model_is_told(capsys, tmp_path: Path) -> None:
+    path = named(tmp_path, "Meta-Llama-3.1-8B")
+    _, out, _ = run(capsys, path, "--gpu", "L4x2", "--context", "1000000")
+    assert "but the model was made for 131,072 tokens" in out
+    assert "a context of 131072 tokens instead of 1000000" in out
+    assert "was made for" not in run(capsys, path, "--gpu", "L4x2", "--context", "131072")[1]

@@ -179,6 +179,10 @@ def _fit(page: Page, one: Fit, facts: ModelFacts | None) -> None:
     else:
         text = f"{gpus}, {asked}: {_gib(plan.short_bytes)} GiB too little on each{sure}"
         page.text(text, head="DOES NOT FIT ", paint="fail")
+    most = facts.context_tokens if facts is not None else None
+    if most is not None and plan.context_tokens > most:
+        made = f"the model was made for {most:,} tokens: an engine takes no more by itself"
+        page.text(made, head="but ", indent=2, paint="warn")
     for part in plan.components:
         _row(page, part.name.replace("_", " "), f"{_gib(part.bytes):>8} GiB{_spread(part)}", part.because)
     share = round(100 * plan.budget_bytes / plan.gpu_bytes)
@@ -187,7 +191,6 @@ def _fit(page: Page, one: Fit, facts: ModelFacts | None) -> None:
     _row(page, "of", f"{_gib(plan.budget_bytes):>8} GiB", of)
     if plan.most_sequences is not None:
         page.label("at most", f"{plan.most_sequences:,} such sequences at once")
-    most = facts.context_tokens if facts is not None else None
     if plan.fits and plan.longest_tokens and not (most and plan.context_tokens >= most):
         is_all = most is not None and plan.longest_tokens >= most
         made = ", all that it was made for" if is_all else ""

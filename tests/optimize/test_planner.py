@@ -564,3 +564,11 @@ def test_nothing_is_said_to_be_the_engines_own_where_nothing_fits() -> None:
     one = plan(shelf.LLAMA_31_70B, "L4", load(concurrency=4))
     because = next(s.because for s in one.settings if s.name == "max-num-seqs")
     assert because == "not even one request fits"
+
+
+def test_a_copy_over_two_machines_is_told() -> None:
+    config = {**shelf.LLAMA_31_70B, "num_hidden_layers": 640}
+    one = plan(config, "H200x16", load(concurrency=1))
+    assert (one.verdict, one.split.gpus if one.split else 0) == ("fits", 16)
+    assert any("spread over 2 machines" in text for text in one.notes)
+    assert not any("machines" in text for text in plan(shelf.LLAMA_31_70B, "H200x8").notes)
