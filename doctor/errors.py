@@ -17,7 +17,8 @@ __all__ = [
     "exit_code_table",
 ]
 
-#: code -> what it means to whoever reads it, whatever the command. 5 is kept for commands that measure a host.
+#: code -> what it means to whoever reads it, whatever the command. 4 is of commands that change a host, 5 of
+#: those that measure.
 EXIT_CODES: dict[int, str] = {
     0: "ready, done, or a cause named",
     1: "not ready, or a conflict",
@@ -45,14 +46,15 @@ COMMAND_CODES: dict[str, dict[int, str]] = {
     "plan": {0: "a plan", 1: "a conflict, or refused", 3: "could not tell"},
     "bench": {0: "measured, or the SLO is met", 3: "could not tell", 5: "the SLO is not met"},
     "apply": {
-        0: "the host is as planned, or nothing was to be done",
+        0: "the host is as planned, nothing was to be done, or it restarts and the run goes on by itself",
         1: "refused, or done and a finding that it was to cure stands",
-        3: "could not tell what the host is",
+        3: "could not tell what the host is, or whether it is cured",
         4: "failed (the message says unchanged, rolled back or half-way), or locked by another run",
     },
     "resume": {
-        0: "the host is as planned",
+        0: "the host is as planned, or it restarts and the run goes on by itself",
         1: "done, and a finding that it was to cure stands",
+        3: "done, and whether a finding is cured could not be told",
         4: "failed (the message says unchanged, rolled back or half-way), or locked by another run",
     },
     "rollback": {

@@ -4,6 +4,7 @@ loaded, no pickle opened, no code of the checkpoint run.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -177,6 +178,8 @@ def _unreadable(path: str, name: str, kind: FileKind, error: OSError) -> list[Fa
     if kind == "other":
         return []
     why = error.strerror or str(error)
+    if error.errno in (errno.EACCES, errno.EPERM):
+        why = f"{why}: the user who asks may not read it; the one who runs the engine must"
     if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
         why = "a link to a file that is not there: an interrupted download, or a cleaned cache"
     return [Fault(kind="unreadable", file=name, message=why)]

@@ -14,17 +14,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from doctor.core.load import Estimate, Quantile, Withheld
+from doctor.core.load import Estimate, Point, Quantile, Withheld
 from optimize.special import binomial_cdf, binomial_pmf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Ranks", "needed", "order_ranks", "positions", "quantile_of_sorted", "quantiles", "standing"]
+__all__ = [
+    "Ranks",
+    "needed",
+    "order_ranks",
+    "point",
+    "positions",
+    "quantile_of_sorted",
+    "quantiles",
+    "standing",
+]
 
 #: Values that must be expected beyond a quantile before it is printed: at n = 1000 the 95 % interval of P99
 #: spans the percentiles 98.30 to 99.70; at 500 it ends in the largest value, at 300 it has no end.
 _BEYOND = 10
+#: Beyond it nothing is printed without an interval: a P99 rests on a few values, and those come in clusters.
+_POINT_MOST = 0.95
 
 
 class Ranks(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,17 +109,17 @@ def quantile_of_sorted(values: NDArray[Any], rank: float) -> float:
 
 def standing(
     values: NDArray[Any], p: float, *, n_effective: float | None = None, confidence: float = 0.95
-) -> Estimate | Withheld:
+) -> Estimate | Point | Withheld:
     """The quantile of values in rising order, its interval that of `n_effective` independent ones.
 
-    Withheld where they are fewer than `needed`: such a percentile is a guess.
+    Where those are fewer than `needed` there is no interval, and what `point` says.
     """
     n = len(values)
     worth = min(n, floor(n if n_effective is None else n_effective))
     wanted = needed(p)
     if worth < wanted:
         have = f"{worth} of {n} values are independent" if worth < n else f"{n} values"
-        return Withheld(reason=f"{have}; P{p * 100:g} needs {wanted}", have=worth, needed=wanted)
+        return point(values, p, reason=f"{have}; P{p * 100:g} needs {wanted}", have=worth)
     ends = positions(worth, p, confidence)
     if ends is None:  # `needed` asks for ten values beyond; the interval exists from four
         return Withheld(reason=f"no value bounds P{p * 100:g}", have=worth, needed=wanted)
@@ -116,6 +127,18 @@ def standing(
     return Estimate(
         value_s=quantile_of_sorted(values, 1 + (n - 1) * p), low_s=low, high_s=high, confidence=confidence
     )
+
+
+def point(values: NDArray[Any], p: float, *, reason: str, have: int) -> Point | Withheld:
+    """The quantile of values in rising order without an interval, for `reason`.
+
+    Withheld beyond P95, and where even the plain number of values is below `needed`: that is a guess.
+    """
+    wanted = needed(p)
+    if p > _POINT_MOST or len(values) < wanted:
+        return Withheld(reason=reason, have=have, needed=wanted)
+    value_s = quantile_of_sorted(values, 1 + (len(values) - 1) * p)
+    return Point(value_s=value_s, reason=reason, have=have, needed=wanted)
 
 
 def quantiles(

@@ -11,10 +11,11 @@ from optimize.steady import Trend, slope, warm_up_end
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["find_window"]
+__all__ = ["find_window", "is_short"]
 
 #: Answers below which nobody can see whether a load had settled: ten batches of five.
 _FEWEST = 50
+_SHORT = "too few to see whether the load settled"
 
 
 def find_window(c: Columns, *, given: tuple[float, float] | None = None) -> Window:
@@ -32,7 +33,7 @@ def find_window(c: Columns, *, given: tuple[float, float] | None = None) -> Wind
     usable = c.is_ok & (c.scheduled <= end)
     values = c.ttft[usable] if not bool(np.isnan(c.ttft[usable]).all()) else c.e2e[usable]
     if len(values) < _FEWEST:
-        because = f"{len(values)} answers: too few to see whether the load settled"
+        because = f"{len(values)} answers: {_SHORT}"
         return Window(start_s=first, end_s=end, is_steady=False, because=because)
     full = first + float(np.nan_to_num(np.nanquantile(c.e2e[usable], 0.9)))
     if full - first > (end - first) / 2:
@@ -48,6 +49,11 @@ def find_window(c: Columns, *, given: tuple[float, float] | None = None) -> Wind
     start = max(full, settled)
     how = "the server was full" if full >= settled else "times had settled"
     return _checked(c, start, end, f"warm-up ended after {start - first:.3g} s: {how}")
+
+
+def is_short(window: Window) -> bool:
+    """Whether it is not steady for want of answers only: nothing says that the load was moving."""
+    return not window.is_steady and window.because.endswith(_SHORT)
 
 
 def _cut(*measures: NDArray[Any]) -> int | None:

@@ -147,8 +147,11 @@ def work(options: argparse.Namespace) -> int:
         raise UsageError(f"`{folder}` is no run's folder")
     refuse_open(folder)
     if options.resume:
-        order = read_order(folder)
-        write_order(folder, replace(order, act=_next_act(order, list(entries_of(folder)))))
+        order, entries = read_order(folder), list(entries_of(folder))
+        report = report_of(entries)
+        if report is not None and report.end != "open":
+            return 0  # somebody was quicker than the unit: the run has ended, and is not begun anew
+        write_order(folder, replace(order, act=_next_act(order, entries)))
     return carry_out(folder)
 
 

@@ -35,8 +35,11 @@ def _commands(
     yield words, parser
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to walk a parser
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            # One without help is the doctor's own, started by a run: nobody is offered it.
+            shown = {str(choice.dest) for choice in action._choices_actions}  # noqa: SLF001
             for name, inner in action.choices.items():
-                yield from _commands(inner, (*words, name))
+                if name in shown:
+                    yield from _commands(inner, (*words, name))
 
 
 def _options(parser: argparse.ArgumentParser) -> list[argparse.Action]:

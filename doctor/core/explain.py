@@ -7,13 +7,20 @@ stands first. A text that follows from many causes never outweighs one that spea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
 from doctor.core.causes import LAYERS, Ruling, denials, is_of_environments, remedy_of, rulings_of
 from doctor.core.check import Case
-from doctor.core.finding import Remedy
+from doctor.core.explained import (
+    EXPLAIN_SCHEMA,
+    Confidence,
+    ExplainReport,
+    Matched,
+    Named,
+    RuledOut,
+    TextFact,
+)
 from doctor.core.matrix import CauseRow, Matrix
 from doctor.core.signatures import Hit
 
@@ -27,13 +34,6 @@ __all__ = [
     "TextFact",
     "explain",
 ]
-
-EXPLAIN_SCHEMA = "mopt.explain/1"
-
-#: `strong`: the text says it by itself, or facts of the host bear it out. `likely`: the usual reason of such
-#: a text. `possible`: one of several, and facts have to decide.
-Confidence = Literal["strong", "likely", "possible"]
-DecidedBy = Literal["text", "host"]
 
 _STRONG, _LIKELY = 0.85, 0.5
 #: More causes than this are no answer.
@@ -55,80 +55,6 @@ _TEXT_MAX = 400
 
 HEALTHY = "healthy"
 _HEALTHY_TITLE = "such lines stand in the logs of hosts that are well"
-
-
-class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every value here."""
-
-
-class Matched(_Value, frozen=True, kw_only=True):
-    """A line of the text that speaks for a cause."""
-
-    line: int
-    text: str
-    signature: str
-    count: int = 1
-    """How many lines of the text this signature matches."""
-    note: str = ""
-
-
-class TextFact(_Value, frozen=True, kw_only=True):
-    """Something that the text says about the host: `driver` is `525.60.13`."""
-
-    name: str
-    value: str
-
-
-class Named(_Value, frozen=True, kw_only=True):
-    """A cause that the text speaks for."""
-
-    id: str
-    title: str
-    confidence: Confidence
-    score: float
-    """From 0 to 1, for ranking; not a probability."""
-    layer: str = ""
-    refined_by: tuple[str, ...] = ()
-    """A closer cause inside this one, where facts of the host show it."""
-    is_harmless: bool = False
-    """Whether there is nothing to act on."""
-    matched: tuple[Matched, ...] = ()
-    because: tuple[str, ...] = ()
-    """Facts that bear it out, of the host or of the text."""
-    deciding_facts: tuple[str, ...] = ()
-    """What would settle it; empty when it is settled."""
-    remedy: Remedy | None = None
-
-
-class RuledOut(_Value, frozen=True, kw_only=True):
-    """A cause that the text speaks for, and that facts of the host exclude."""
-
-    id: str
-    title: str
-    because: tuple[str, ...] = ()
-    scope: str = "host"
-
-
-class ExplainReport(_Value, frozen=True, kw_only=True):
-    """The answer of `mopt-doctor explain` (`mopt.explain/1`)."""
-
-    schema: str = EXPLAIN_SCHEMA
-    tool: str
-    exit_code: int
-    """0 when a cause is named, 3 when nothing is recognised."""
-    source: str
-    """What was read: a file's name, `-`, or empty for a text on the command line."""
-    decided_by: DecidedBy
-    """Whether facts of a host were asked, too."""
-    host: str = ""
-    """The bundle or host that was asked."""
-    lines: int
-    causes: tuple[Named, ...]
-    """Ranked, the most likely first."""
-    ruled_out: tuple[RuledOut, ...] = ()
-    facts: tuple[TextFact, ...] = ()
-    """What the text says about versions and devices."""
-    matrix_edition: str
 
 
 class _Evidence:

@@ -18,6 +18,7 @@ __all__ = [
     "LoadReport",
     "Metric",
     "MetricSummary",
+    "Point",
     "Probe",
     "Quantile",
     "SearchReport",
@@ -57,6 +58,17 @@ class Estimate(_Value, frozen=True, kw_only=True, tag="estimate", tag_field="kin
     confidence: float = 0.95
 
 
+class Point(_Value, frozen=True, kw_only=True, tag="point", tag_field="kind"):
+    """A quantile in seconds without an interval: the values carry it, but too few of them are independent."""
+
+    value_s: float
+    reason: str
+    """Why there is no interval."""
+    have: int
+    """Independent values."""
+    needed: int
+
+
 class Withheld(_Value, frozen=True, kw_only=True, tag="withheld", tag_field="kind"):
     """A quantile that the sample cannot carry: how many independent values it has, and would need."""
 
@@ -69,7 +81,7 @@ class Quantile(_Value, frozen=True, kw_only=True):
     """One quantile of one metric: `p` is 0.99 for P99."""
 
     p: float
-    result: Estimate | Withheld
+    result: Estimate | Point | Withheld
 
 
 class MetricSummary(_Value, frozen=True, kw_only=True):

@@ -16,7 +16,12 @@ _PROMISE = "It changes nothing on the host, and asks no network."
 _PROMISE_OF_BENCH = (
     "It changes nothing on the host. It puts a load on the server that it is given, and asks nobody else."
 )
-_PROMISE_OF_CHANGE = "It changes the host, as the plan says, after it has asked; `--dry-run` changes nothing."
+_PROMISE_OF_PLAN = "It changes nothing on the host; with `--host` it asks that host, through Ansible."
+_PROMISES_OF_CHANGE = {
+    "apply": "It changes the host, as the plan says, after it has asked; `--dry-run` changes nothing.",
+    "resume": "It goes on with what was consented to, and changes the host as that plan says.",
+    "rollback": "It brings the host back, after it has asked and rehearsed.",
+}
 _PROMISE_OF_IMPORT = "It changes nothing on the host. It asks the package index, as pip is set up to."
 
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -25,7 +30,7 @@ Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 def epilog(command: str = "") -> str:
     """Exit codes of a command, and what it promises."""
     promises = {"matrix import": _PROMISE_OF_IMPORT, "bench": _PROMISE_OF_BENCH}
-    promises |= dict.fromkeys(("apply", "resume", "rollback"), _PROMISE_OF_CHANGE)
+    promises |= {"plan": _PROMISE_OF_PLAN, **_PROMISES_OF_CHANGE}
     promise = promises.get(command, _PROMISE)
     if command in ("", "matrix"):
         promise = f"{promise[:-1]}; `matrix import` alone asks the package index."

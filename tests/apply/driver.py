@@ -21,10 +21,25 @@ def main() -> None:
         from doctor.apply import restart
 
         restart.boot_id = lambda: os.environ["MOPT_TEST_BOOT"]
+    if os.environ.get("MOPT_TEST_EVIDENCE"):
+        _see(os.environ["MOPT_TEST_EVIDENCE"])
     from doctor.cli import program
 
     sys.argv = ["mopt-doctor", *sys.argv[2:]]
     program()
+
+
+def _see(bundle: str) -> None:
+    """This host is the recorded one."""
+    from doctor.apply import work
+    from doctor.commands import apply_before
+    from doctor.evidence.open import open_evidence
+
+    for module in (work, apply_before):
+        true = module.observe
+        module.observe = lambda *, inventory, true=true, **more: (
+            true(inventory=inventory, **more) if inventory else open_evidence(bundle)
+        )
 
 
 if __name__ == "__main__":

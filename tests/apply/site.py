@@ -112,7 +112,7 @@ _REBOOT = """
         content: "{{ reboot_argv | join(' ') }}"
         mode: "0600"
     - name: What the journal says at this moment
-      ansible.builtin.command: {argv: [cp, "FOLDER/journal.jsonl", "WORLD/journal-at-reboot"]}
+      ansible.builtin.command: {argv: [cp, "{{ reboot_argv | last }}/journal.jsonl", "WORLD/journal-at-reboot"]}
       when: reboot_unit_state == 'present'
     - name: No restart here
       ansible.builtin.command: {argv: [sh, -c, "test ! -e WORLD/fail-unit"]}
@@ -143,7 +143,7 @@ class Site:
     def write(self, name: str, text: str) -> Path:
         path = self.data / "playbooks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("WORLD", str(self.world)).replace("FOLDER", str(self.folder)))
+        path.write_text(text.replace("WORLD", str(self.world)))
         return path
 
     def set(self, *names: str) -> None:

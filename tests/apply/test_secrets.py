@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from doctor.apply.ansible import find_playbook_program
 from doctor.apply.scrub import Scrub, secrets_in
-from tests.apply.site import Site
+from tests.apply.site import ROOT, Site
 
 #: Where each is: variables of a site's file, one that is encrypted, password files, the caller's environment.
 IN_FILE = {
@@ -52,7 +53,8 @@ SAID = {
 }
 SECRETS = (
     *IN_FILE.values(), "vaulted-Jd93nBx", "vaulted-url-5pQz", "addr-pw-8xN3", "addr-token-4kV7",
-    "addr-pip-1rC9", *IN_ENVIRONMENT.values(), VAULT_PASSWORD, BECOME_PASSWORD, "said-bearer-3gT6yU9", "said-query-1zX5cV8",
+    "addr-pip-1rC9", *IN_ENVIRONMENT.values(), VAULT_PASSWORD, BECOME_PASSWORD,
+    "said-bearer-3gT6yU9", "said-query-1zX5cV8",
     "glpat-saidTokenAbCdEfGh1234", "eyJhbGciOiJI.eyJzdWIiOiIx", "no-log-word-8fE3aP",
 )  # fmt: skip
 
@@ -205,6 +207,33 @@ def test_secrets_are_found_in_files_of_either_form(tmp_path: Path) -> None:
     found = secrets_in([yaml, json, tmp_path / "none"], {})
     assert found >= {"pw one two", "pw-three", "tok-four-four", "sec-five-five"}
     assert not {"compute", "word-word"} & found
+
+
+def test_our_roles_put_nothing_into_the_environment_of_a_module() -> None:
+    """Ansible writes `environment` into the shell's command line on the host, where everybody reads it."""
+    books = [*(ROOT / "playbooks").rglob("*.yml")]
+    assert len(books) > 20
+    assert [
+        str(path) for path in books if re.search(r"^\s*environment:", path.read_text(), re.MULTILINE)
+    ] == []
+
+
+@pytest.mark.slow
+def test_a_single_value_in_a_vault_is_known_too(files: dict[str, Path], site: Site) -> None:
+    program = Path(find_playbook_program()).with_name("ansible-vault")
+    environment = {"PATH": os.environ["PATH"], "HOME": str(site.place)}
+    done = subprocess.run(
+        [
+            program, "encrypt_string", "--vault-password-file", files["vault_password"],
+            "inline-vault-9Qw", "-n", "mode",
+        ],
+        check=True, capture_output=True, timeout=60, env=environment,
+    )  # fmt: skip
+    mixed = site.place / "mixed.yml"
+    mixed.write_text(f"plain: word\n{done.stdout.decode()}\nother: value\n")
+    environment["ANSIBLE_VAULT_PASSWORD_FILE"] = str(files["vault_password"])
+    assert {"inline-vault-9Qw", VAULT_PASSWORD} <= secrets_in([mixed], environment)
+    assert secrets_in([mixed], {"PATH": os.environ["PATH"], "HOME": str(site.place)}) == set()
 
 
 def test_a_password_program_is_not_read_as_a_password(tmp_path: Path) -> None:

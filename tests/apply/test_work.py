@@ -172,6 +172,34 @@ def test_a_bug_is_told_in_the_journal(site: Site, monkeypatch: pytest.MonkeyPatc
     assert (last.end, last.exit_code) == ("half_way", 70)
 
 
+def test_a_disk_that_fills_ends_the_run_before_the_next_task(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be told is not done, and nothing pretends to an end."""
+    site.set("slow-driver")
+    true_write, room = doctor.apply.work.Journal.write, [9]
+
+    def write(journal: doctor.apply.work.Journal, entry: object) -> None:
+        room[0] -= 1
+        if room[0] < 0:
+            raise journal._unwritable(OSError(28, "No space left on device"))
+        true_write(journal, entry)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(doctor.apply.work.Journal, "write", write)
+    site.order()
+    with pytest.raises(ApplyError, match="No space left on device") as caught:
+        doctor.apply.work.work(site.folder)
+    assert (caught.value.end, caught.value.exit_code) == ("half_way", 4)
+    assert "driver" not in site.done
+    report = report_of(entries_of(site.folder))
+    assert report is not None
+    assert report.end == "open"
+    monkeypatch.setattr(doctor.apply.work.Journal, "write", true_write)
+    site.unset("slow-driver")
+    site.order("resume")
+    assert act(site).end == "done"
+
+
 def test_a_plan_that_says_so_is_undone_at_once(site: Site) -> None:
     site.set("fail-driver")
     write_order(site.folder, replace(site.order(), plan=small_plan(on_failure="rollback")))

@@ -281,8 +281,10 @@ NOT_OWNED = f"file {LIB}/libnvidia-ml.so.580.95.05 is not owned by any package\n
                     "/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05",
                 ): (
                     1,
-                    f"libnvidia-compute-580:amd64: {LIB}/libcuda.so.580.95.05\n"
-                    "libnvidia-compute-580:amd64: /lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05\n",
+                    (
+                        f"libnvidia-compute-580:amd64: {LIB}/libcuda.so.580.95.05\n"
+                        "libnvidia-compute-580:amd64: /lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05\n"
+                    ),
                 )
             },
             ["libnvidia-compute-580", "libnvidia-compute-580"],

@@ -329,3 +329,14 @@ def test_an_adapter_of_which_nothing_can_be_read(tmp_path: Path, said: str) -> N
     (tmp_path / "adapter_config.json").write_text(said)
     (fault,) = read_folder(str(tmp_path)).faults
     assert fault.file == "adapter_config.json"
+
+
+def test_a_file_that_this_user_may_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    write_model(tmp_path)
+    monkeypatch.setattr("optimize.modeldir.open_regular", refused)
+    messages = [fault.message for fault in read_folder(str(tmp_path)).faults]
+    assert messages
+    assert all("the user who asks may not read it" in text for text in messages)

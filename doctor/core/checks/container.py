@@ -18,6 +18,8 @@ from doctor.core.claims.container import (
     node_engine,
     pods_get_runc,
     rootless_closed,
+)
+from doctor.core.claims.toolkit import (
     toolkit_bulletins,
     toolkit_mode_known,
     toolkit_mode_unfit,

@@ -37,9 +37,6 @@ from doctor.core.claims.container import (
     selinux_enforces,
     selinux_refusal_seen,
     shm_small,
-    toolkit_mode_unfit,
-    toolkit_named,
-    toolkit_parts_differ,
 )
 from doctor.core.claims.engine import ENGINE_CLAIMS
 from doctor.core.claims.events import gpu_hung, known_bug_shows, module_oops, nvlink_fatal, power_unsound
@@ -129,6 +126,11 @@ from doctor.core.claims.stack import (
     libraries_unowned,
     toolkit_needs_newer_driver,
     userspace_differs,
+)
+from doctor.core.claims.toolkit import (
+    toolkit_mode_unfit,
+    toolkit_named,
+    toolkit_parts_differ,
 )
 from doctor.core.claims.vgpu import vgpu_refused, vgpu_with_plain_driver
 

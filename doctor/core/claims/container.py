@@ -14,16 +14,15 @@ from doctor.core.claims.modules import module_loaded
 from doctor.core.claims.running import not_injected, on_wsl
 from doctor.core.host import Known, is_not_there, known
 from doctor.core.host_container import ContainerEngine
-from doctor.core.rows.relation import Advisory
-from doctor.core.sets import VersionSet
 from doctor.core.versions import Dotted
-from doctor.core.views import DRIVER_PACKAGE, is_stub, on_jetson, report
+from doctor.core.views import DRIVER_PACKAGE, is_stub, report
 
 __all__ = [
     "containers_lack_gpu",
     "docker_is_snap",
     "double_managed",
     "engine_config_faulty",
+    "is_since",
     "is_wired",
     "linux_driver_in_wsl",
     "no_cgroups_rootful",
@@ -37,19 +36,10 @@ __all__ = [
     "selinux_refusal_seen",
     "shm_small",
     "shm_total_bytes",
-    "toolkit_bulletins",
-    "toolkit_ldconfig_unfit",
-    "toolkit_mode_known",
-    "toolkit_mode_unfit",
-    "toolkit_named",
-    "toolkit_packages",
-    "toolkit_parts_differ",
 ]
 
 #: Engines that Kubernetes itself starts pods with.
 _OF_KUBERNETES = ("k3s", "rke2", "crio", "containerd")
-#: Where the GPU Operator's driver container mounts its driver; its configuration may outlive it.
-_OPERATOR_ROOT = "/run/nvidia/driver"
 #: Docker gives a container 64 MiB; NCCL takes some MiB for each pair of GPUs, and torch's loaders more.
 _SHM_BYTES = 1024**3
 
@@ -192,10 +182,10 @@ def _gives_by_cdi(case: Case, name: str) -> bool:
 
 def _makes_cdi_itself(case: Case, version: Dotted) -> bool:
     """From the release on whose row says so (jit-cdi), mode `auto` takes CDI."""
-    return bool(_is_since(case, version, "jit-cdi"))
+    return bool(is_since(case, version, "jit-cdi"))
 
 
-def _is_since(case: Case, version: Dotted | None, word: str) -> bool | None:
+def is_since(case: Case, version: Dotted | None, word: str) -> bool | None:
     """Whether a toolkit is of the release whose row names a change, or newer; None: not known."""
     tools = case.matrix.edition.tools
     rows = [t.version for t in tools if t.component == "container-toolkit" and word in t.changes]
@@ -307,57 +297,6 @@ def engine_config_faulty(case: Case) -> Claimed:
     return yes(f"`{faulty.config_path}`: {faulty.config_fault}") if faulty else no()
 
 
-def toolkit_mode_unfit(case: Case) -> Claimed:
-    """The toolkit's configuration cannot be read, or sets what does not work on this host."""
-    mode, ldconfig = toolkit_mode_known(case), toolkit_ldconfig_unfit(case)
-    if mode.holds or ldconfig.holds:
-        return mode if mode.holds else ldconfig
-    return no() if mode.holds is False and ldconfig.holds is False else UNTOLD
-
-
-def toolkit_ldconfig_unfit(case: Case) -> Claimed:
-    """The program that is to write library caches is not on this host, or the toolkit refuses to take it.
-
-    A path with `@` is the host's. From one release on others are refused, and the name without `.real` stands
-    in for the one with it.
-    """
-    fact = case.host.containers.toolkit_config
-    config, version = known(fact), known(case.host.containers.toolkit_version)
-    if config is None:
-        return no() if is_not_there(fact) else UNTOLD
-    value = config.ldconfig or ""
-    if not value or config.allows_ldconfig_of_image or (config.root or "").startswith(_OPERATOR_ROOT):
-        return no()
-    if not value.startswith("@"):
-        words = f"`{config.path}` sets ldconfig `{value}`, without `@`: toolkit {version} refuses it"
-        is_refused = _is_since(case, version, "host-relative")
-        return UNTOLD if is_refused is None else either(is_refused, words)
-    there = config.ldconfig_there
-    if there is None:
-        return UNTOLD
-    if not there:
-        return yes(f"`{config.path}` sets ldconfig `{value}`, and it is not on this host")
-    return no() if value[1:] in there or _is_since(case, version, "ldconfig.real") else UNTOLD
-
-
-def toolkit_mode_known(case: Case) -> Claimed:
-    """The toolkit's configuration cannot be read, or sets a mode or root that does not work here."""
-    fact = case.host.containers.toolkit_config
-    config = known(fact)
-    if config is None:
-        return no() if is_not_there(fact) else UNTOLD
-    if config.fault:
-        return yes(f"`{config.path}`: {config.fault}")
-    if (config.root or "").startswith(_OPERATOR_ROOT) and is_not_there(case.host.driver.container_root):
-        return yes(f"`{config.path}` looks for the driver in `{config.root}`, and none is there")
-    if config.mode == "csv":
-        return either(not on_jetson(case), f"`{config.path}` sets mode `csv`, and this is no Jetson")
-    if config.mode != "cdi":
-        return no()
-    specs = cdi_specs(case)
-    return UNTOLD if specs is None else either(not specs, "mode `cdi` is set, and there is no specification")
-
-
 def rootless_closed(case: Case) -> Claimed:
     """A rootless Docker would have to write device rules, which it may not."""
     if not isinstance(case.host.containers.engines, Known):
@@ -368,41 +307,3 @@ def rootless_closed(case: Case) -> Claimed:
     if docker.is_rootless is None or config is None or config.no_cgroups is None:
         return UNTOLD
     return either(not config.no_cgroups, "Docker is rootless, and `no-cgroups = false`")
-
-
-def toolkit_packages(case: Case) -> dict[str, str]:
-    """The packages of the toolkit -> their version, without epoch and revision."""
-    packages = known(case.host.packages)
-    return {
-        p.name: p.version.rpartition(":")[2].partition("-")[0].partition("~")[0]
-        for p in (packages.installed if packages else ())
-        if p.name.startswith(("nvidia-container-toolkit", "libnvidia-container"))
-    }
-
-
-def toolkit_parts_differ(case: Case) -> Claimed:
-    """Packages of the toolkit, which are made together, have different versions."""
-    if known(case.host.packages) is None:
-        return UNTOLD
-    found = toolkit_packages(case)
-    words = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
-    return either(len(set(found.values())) > 1, words)
-
-
-def toolkit_bulletins(case: Case) -> list[Advisory]:
-    """The security bulletins that name this host's release of the toolkit, oldest first."""
-    version = known(case.host.containers.toolkit_version)
-    rows = [a for a in case.matrix.edition.advisories if a.component == "container-toolkit" and a.affected]
-    if version is None:
-        return []
-    # Its numbers are plain; the scheme of Python packages would load `packaging`.
-    return [a for a in rows if version in VersionSet(a.affected, "dotted")]
-
-
-def toolkit_named(case: Case) -> Claimed:
-    """A security bulletin names this release of the toolkit."""
-    version = case.host.containers.toolkit_version
-    if not isinstance(version, Known):
-        return no() if is_not_there(version) else UNTOLD
-    hits = toolkit_bulletins(case)
-    return either(bool(hits), f"bulletin {hits[-1].bulletin} names toolkit {version.value}" if hits else "")

@@ -11,6 +11,7 @@ options:
   kind: {description: Whose key., type: str, required: true, choices: [deb, rpm]}
   url: {description: Where it is fetched from., type: str, default: ''}
   content: {description: 'The key itself, base64.', type: str, default: ''}
+  proxy: {description: A proxy to fetch it through; it may hold a password., type: str, default: ''}
   keyring: {description: Path of the keyring on the host., type: path, required: true}
   fingerprint: {description: Fingerprint or long id., type: str, required: true}
 """
@@ -50,6 +51,8 @@ def _source(module):
     p = module.params
     if p["content"]:
         return base64.b64decode(p["content"])
+    if p["proxy"]:
+        os.environ.update(http_proxy=p["proxy"], https_proxy=p["proxy"])
     answer, info = fetch_url(module, p["url"], timeout=30)
     if info["status"] != 200:
         said = "the key {0} cannot be had: {1}".format(p["url"], info.get("msg", info["status"]))
@@ -78,6 +81,7 @@ def main():
         "content": {"type": "str", "default": "", "no_log": False},
         "keyring": {"type": "path", "required": True, "no_log": False},
         "fingerprint": {"type": "str", "required": True},
+        "proxy": {"type": "str", "default": "", "no_log": True},
     }
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True, required_one_of=[["url", "content"]])
     p = module.params
