@@ -68,6 +68,10 @@ class Settings(_Value, frozen=True, kw_only=True):
     """In and out, until answers tell."""
     first_n: int = 1000
     most_n: int = 16_000
+    first_s: float = 0.0
+    """A first look lasts at least so long; the most requests at a rate grow with it."""
+    floor_per_s: float = 0.0
+    """How far the lowest rate may be lowered while none passes; 0: not below `low_per_s`."""
     ratio: float = 1.03
     """The bracket is narrow enough at this ratio of its ends."""
     confidence: float = 0.95
@@ -77,6 +81,14 @@ class Settings(_Value, frozen=True, kw_only=True):
     def looks(self) -> int:
         """How often one rate is looked at, at most."""
         return 1 + max(0, ceil(log2(self.most_n / self.first_n)))
+
+    def first_at(self, rate_per_s: float) -> int:
+        """Requests of a first look at a rate."""
+        return max(self.first_n, ceil(self.first_s * rate_per_s))
+
+    def most_at(self, rate_per_s: float) -> int:
+        """The most requests of all looks in one go at a rate."""
+        return self.most_n * self.first_at(rate_per_s) // self.first_n
 
 
 class Tried(_Value, frozen=True, kw_only=True):
@@ -95,6 +107,9 @@ class Tried(_Value, frozen=True, kw_only=True):
     reason: str
     is_growing: bool = False
     """Over-saturated: that is a failure, whatever the counts."""
+    spoiled: int = 0
+    """Looks of which nothing counts: the measurement was at fault, or the load had not settled."""
+    is_last_spoiled: bool = False
     is_over: bool = False
     """No look remains, whatever the judgement."""
 
@@ -152,10 +167,13 @@ def crowding(tried: tuple[Tried, ...], rate_per_s: float) -> float:
 
 
 def _together(settings: Settings, rate: float, tries: list[Tried], crowded: float) -> Evidence:
-    n, late, worth = (sum(getattr(one, name) for one in tries) for name in ("n", "late", "worth"))
+    sound = [one for one in tries if one.judgement != "invalid"]
+    n, late, worth = (sum(getattr(one, name) for one in sound) for name in ("n", "late", "worth"))
     worth = min(worth, n / crowded)
     verdict: Judgement = tries[-1].judgement
-    if verdict != "invalid" and not (verdict == "fail" and tries[-1].is_growing):
+    if not sound:
+        verdict = "invalid"
+    elif not (verdict == "fail" and tries[-1].is_growing):
         looks = settings.looks + len(tries) - 1
         verdict = judged(settings, n, late, worth, looks=looks)
     return Evidence(

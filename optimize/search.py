@@ -7,6 +7,9 @@ Each rate is tried with more and more requests until the binomial rule decides o
 error is spread over the looks. A rate that neither passes nor fails moves the bracket by its share of late
 requests, but is promised to nobody. At the end both ends of the bracket are tried again, for the best of
 several noisy ones is a lucky one, and a rate below the fitted crossing is proven.
+
+A look of which nothing counts (the measurement was at fault, or the load had not settled) is taken again,
+longer, and then the rate is lowered: it says nothing about the server.
 """
 
 from __future__ import annotations
@@ -47,6 +50,10 @@ _STEP = 0.98
 _PROOFS_MAX = 4
 #: A proof is looked at with the most requests, twice and four times as many.
 _PROOF_LOOKS = 3
+#: The lowest rate is divided by it while none passes.
+_LOWER = 4
+#: Looks at one rate that the measurement may spoil; each is twice as long as the one before.
+_SPOILED_MAX = 3
 #: Rates within a tenth tell how much a request is worth there.
 _NEAR = 0.1
 
@@ -85,7 +92,7 @@ def next_order(settings: Settings, state: State) -> Order | None:
     if wanted is None:
         return None
     n = _affordable(settings, state, wanted)
-    if n < settings.first_n:
+    if n < settings.first_at(wanted.rate_per_s):
         return None
     limit_s = _limit_s(settings, state, wanted.rate_per_s, n)
     return Order(load=wanted.rate_per_s, n=n, seed=settings.seed + state.orders, limit_s=limit_s)
@@ -94,21 +101,34 @@ def next_order(settings: Settings, state: State) -> Order | None:
 def _wanted(settings: Settings, state: State) -> _Wanted | None:
     """The rate, how many requests it should get, and why."""
     if not state.tried:
-        return _Wanted(settings.low_per_s, settings.first_n, "bisect")
+        return _first(settings, settings.low_per_s)
     last = state.tried[-1]
     if not last.is_over:
-        left = _most(settings, last.purpose) - last.requests
-        return _Wanted(last.rate_per_s, max(settings.first_n, min(last.requests, left)), last.purpose)
+        return _next_look(settings, last)
     known = evidence(settings, state)
     low, high = bracket(settings, known)
     if low is None:
-        return None
+        lowest = min(one.rate_per_s for one in known)
+        lower = max(lowest / _LOWER, settings.floor_per_s or settings.low_per_s)
+        return _first(settings, lower) if lower < lowest else None
     if high is None:
         higher = min(low * 2, settings.high_per_s)
-        return _Wanted(higher, settings.first_n, "bisect") if higher > low else None
+        return _first(settings, higher) if higher > low else None
     if high > low * settings.ratio:
-        return _Wanted(sqrt(low * high), settings.first_n, "bisect")
+        return _first(settings, sqrt(low * high))
     return _repeat(settings, state, low, high) or _proof(settings, state, known)
+
+
+def _first(settings: Settings, rate: float) -> _Wanted:
+    return _Wanted(rate, settings.first_at(rate), "bisect")
+
+
+def _next_look(settings: Settings, last: Tried) -> _Wanted:
+    """As many again as there were; after a spoiled look twice its own, for it may have been short."""
+    left = _most(settings, last.purpose, last.rate_per_s) - last.requests
+    first = settings.first_at(last.rate_per_s)
+    more = last.requests + first if last.is_last_spoiled else last.requests
+    return _Wanted(last.rate_per_s, max(first, min(more, left)), last.purpose)
 
 
 def _repeat(settings: Settings, state: State, low: float, high: float) -> _Wanted | None:
@@ -117,7 +137,8 @@ def _repeat(settings: Settings, state: State, low: float, high: float) -> _Wante
     left = [rate for rate in (low, high) if rate not in again]
     if not left or len(again) >= _REPEATS_MAX:
         return None
-    return _Wanted(left[0], max(settings.first_n, settings.most_n // 2), "repeat")
+    n = max(settings.first_at(left[0]), settings.most_at(left[0]) // 2)
+    return _Wanted(left[0], n, "repeat")
 
 
 def _proof(settings: Settings, state: State, known: tuple[Evidence, ...]) -> _Wanted | None:
@@ -127,13 +148,13 @@ def _proof(settings: Settings, state: State, known: tuple[Evidence, ...]) -> _Wa
     if line is None or sum(one.purpose == "proof" for one in state.tried) >= _PROOFS_MAX:
         return None
     where = line.rate_at(1 - settings.slo.attainment)
-    worth = _most(settings, "proof") / 2 * _worth(known, where)
+    worth = _most(settings, "proof", where) / 2 * _worth(known, where)
     for rate in (where * _STEP**k for k in range(1, 40)):
         if rate <= proven:
             return None
         is_near = any(abs(log(rate / one.rate_per_s)) < -log(_STEP) / 2 for one in known)
         if not is_near and _may_pass(settings, line.share_at(rate), worth):
-            return _Wanted(rate, settings.most_n, "proof")
+            return _Wanted(rate, settings.most_at(rate), "proof")
     return None
 
 
@@ -143,9 +164,9 @@ def _worth(known: tuple[Evidence, ...], where: float) -> float:
     return near[len(near) // 2] if near else 1.0
 
 
-def _most(settings: Settings, purpose: Purpose) -> int:
+def _most(settings: Settings, purpose: Purpose, rate: float) -> int:
     """The requests that one go at a rate may take."""
-    return settings.most_n * 2 ** (_PROOF_LOOKS - 1) if purpose == "proof" else settings.most_n
+    return settings.most_at(rate) * (2 ** (_PROOF_LOOKS - 1) if purpose == "proof" else 1)
 
 
 def _may_pass(settings: Settings, share: float, worth: float) -> bool:
@@ -207,10 +228,13 @@ def _untried(order: Order, purpose: Purpose) -> Tried:
 
 
 def _counted(before: Tried, order: Order, summary: Summary) -> Tried:
-    """The counts with those of one look; a look at what had not settled says nothing."""
+    """The counts with those of one look; a look at what had not settled, or was at fault, says nothing."""
     n, late, worth = before.n, before.late, before.worth
     share = summary.attainment
-    if share is not None and summary.window.is_steady:
+    # where most requests fail there are no answers to settle, and that is the answer
+    is_down = share is not None and summary.succeeded < share.offered / 2
+    is_spoiled = summary.judgement == "invalid" or not (summary.window.is_steady or is_down)
+    if share is not None and not is_spoiled:
         n += share.offered
         late += share.offered - share.good
         worth += share.n_effective
@@ -222,20 +246,24 @@ def _counted(before: Tried, order: Order, summary: Summary) -> Tried:
         late=late,
         worth=worth,
         reason="; ".join(summary.reasons),
+        spoiled=before.spoiled + is_spoiled,
+        is_last_spoiled=is_spoiled,
     )
 
 
 def _decided(settings: Settings, tried: tuple[Tried, ...], now: Tried, summary: Summary) -> Tried:
-    """By the rule over all looks; a load that keeps growing fails at once, a broken one is no evidence."""
+    """By the rule over all looks; a load that keeps growing fails at once, a broken look is no evidence."""
     verdict: Judgement
-    if summary.judgement == "invalid":
-        return msgspec.structs.replace(now, judgement="invalid", is_over=True)
-    if summary.window.because.startswith("over-saturated"):
+    is_invalid = summary.judgement == "invalid"
+    if not is_invalid and summary.window.because.startswith("over-saturated"):
         return msgspec.structs.replace(now, judgement="fail", is_growing=True, is_over=True)
     looks = _PROOF_LOOKS if now.purpose == "proof" else settings.looks
     worth = min(now.worth, now.n / crowding(tried, now.rate_per_s))
     verdict = judged(settings, now.n, now.late, worth, looks=looks)
-    is_over = verdict != "undecided" or now.requests >= _most(settings, now.purpose)
+    is_over = verdict != "undecided" or now.requests >= _most(settings, now.purpose, now.rate_per_s)
+    is_over = is_over or now.spoiled >= _SPOILED_MAX
+    if is_over and is_invalid and now.n == 0:
+        verdict = "invalid"
     return msgspec.structs.replace(now, judgement=verdict, is_over=is_over)
 
 
@@ -292,19 +320,27 @@ def _outcome(settings: Settings, state: State, known: tuple[Evidence, ...]) -> t
     if wanted is not None:
         n = _affordable(settings, state, wanted)
         carried = f"the budget carries {n} more requests at {wanted.rate_per_s:.4g}/s"
-        words = f"{carried}, {settings.first_n} are needed"
-        return ("budget", words) if n < settings.first_n else ("cut", "not finished")
+        fewest = settings.first_at(wanted.rate_per_s)
+        words = "; ".join(filter(None, (f"{carried}, {fewest} are needed", _spoiled_words(state.tried[-1]))))
+        return ("budget", words) if n < fewest else ("cut", "not finished")
     low, high = bracket(settings, known)
     if low is None:
-        first = state.tried[0]
-        broken = first.judgement == "invalid"
-        return (
-            "invalid" if broken else "below"
-        ), f"the lowest rate, {first.rate_per_s:.4g}/s: {first.reason}"
+        lowest = min(state.tried, key=lambda one: one.rate_per_s)
+        is_told = lowest.n > 0 or lowest.judgement == "fail"
+        words = f"the lowest rate, {lowest.rate_per_s:.4g}/s: {lowest.reason}"
+        return "below" if is_told else "invalid", words
     if high is None:
         return "above", f"the highest rate, {settings.high_per_s:.4g}/s, passes"
     failed = [one.rate_per_s for one in known if one.judgement == "fail"]
     above = [one.rate_per_s for one in known if one.judgement == "pass" and not _is_proven(one, failed)]
     if above:
         return "inconsistent", f"{min(failed):.4g}/s fails and {max(above):.4g}/s passes: the server changed"
-    return "found", ""
+    limit = next(one for one in state.tried if one.rate_per_s == high)
+    return "found", _spoiled_words(limit)
+
+
+def _spoiled_words(one: Tried) -> str:
+    """What stood in the way at a rate of which nothing counts; it is no limit of the server."""
+    if one.n or not one.spoiled or one.judgement == "fail":
+        return ""
+    return f"{one.rate_per_s:.4g}/s could not be measured: {one.reason}"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from doctor.core.load import (
     Attainment,
     Calibration,
-    Judgement,
     Estimate,
+    Judgement,
     Metric,
     MetricSummary,
     Quantile,

@@ -11,6 +11,7 @@ from doctor.core.load import (
     LoadReport,
     Metric,
     MetricSummary,
+    Point,
     Quantile,
     SearchReport,
     StageReport,
@@ -93,6 +94,8 @@ def _ms(seconds: float) -> str:
 def _quantile(quantile: Quantile) -> str:
     """`52.1 (50.2 to 54.9)`, or why there is none."""
     result = quantile.result
+    if isinstance(result, Point):
+        return f"~{_ms(result.value_s)} (no interval: {result.have} of {result.needed} independent values)"
     if isinstance(result, Withheld):
         return f"withheld: {result.have} of {result.needed} values"
     return f"{_ms(result.value_s)} ({_ms(result.low_s)} to {_ms(result.high_s)})"
@@ -100,6 +103,10 @@ def _quantile(quantile: Quantile) -> str:
 
 def _number(value: float | None, form: str = ".4g") -> str:
     return "not known" if value is None else format(value, form)
+
+
+def _off(error: float | None) -> str:
+    return "" if error is None else f"off by {error:.2%}"
 
 
 # --- search ---------------------------------------------------------------------------------------
@@ -191,7 +198,7 @@ def _latency(report: LoadReport) -> Iterator[str]:
         for metric in _CHARTED:
             lines = [_line(group, metric, p) for p in (0.5, 0.95, 0.99)]
             chart = Chart(
-                title=f"{metric} against {axis}, with 95 % intervals",
+                title=f"{metric} against {axis}, with 95 % intervals where values are enough",
                 x_name=axis,
                 y_name="ms",
                 lines=tuple(line for line in lines if line.spots),
@@ -212,15 +219,15 @@ def _line(group: Sequence[tuple[float, StageReport]], metric: Metric, p: float) 
     for load, stage in group:
         told = _told(stage.summary, metric, p)
         if told is not None:
-            low, high = told.low_s * 1000, told.high_s * 1000
-            spots.append(Spot(x=load, y=told.value_s * 1000, low=low, high=high))
+            span = (None, None) if isinstance(told, Point) else (told.low_s * 1000, told.high_s * 1000)
+            spots.append(Spot(x=load, y=told.value_s * 1000, low=span[0], high=span[1]))
     return Line(name=f"P{p * 100:g}", spots=tuple(spots))
 
 
-def _told(summary: Summary, metric: Metric, p: float) -> Estimate | None:
+def _told(summary: Summary, metric: Metric, p: float) -> Estimate | Point | None:
     for one in summary.metrics:
         for quantile in one.quantiles if one.metric == metric else ():
-            if quantile.p == p and isinstance(quantile.result, Estimate):
+            if quantile.p == p and not isinstance(quantile.result, Withheld):
                 return quantile.result
     return None
 
@@ -268,7 +275,7 @@ def _stage(stage: StageReport) -> Iterator[str]:
         {
             "Window": f"{window.start_s:.4g} to {window.end_s:.4g} s; {steady}{window.because}",
             "Requests": f"{summary.offered} in the window: {counts}",
-            "Little's law": f"off by {summary.littles_law_error:.2%}" if summary.littles_law_error else "",
+            "Little's law": _off(summary.littles_law_error),
             "Tokens a piece": _number(summary.tokens_per_chunk, ".3g"),
         }
     )

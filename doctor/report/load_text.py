@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from doctor.core.load import (
     Calibration,
+    Estimate,
     Judgement,
     LoadReport,
     MetricSummary,
+    Point,
     SearchReport,
     Slo,
     StageReport,
@@ -164,19 +166,24 @@ def _table(page: Page, metrics: Sequence[MetricSummary]) -> None:
     page.line(f"  {'ms':<10}{head}{'95 % of p99':>17}{'max':>9}")
     for one in metrics:
         told = {q.p: q.result for q in one.quantiles}
-        cells = [_ms(one.mean_s)]
-        for p in _SHOWN:
-            result = told.get(p)
-            cells.append("-" if result is None or isinstance(result, Withheld) else _ms(result.value_s))
+        cells = [_ms(one.mean_s), *(_cell(told.get(p)) for p in _SHOWN)]
         last = told.get(0.99)
-        span = "" if last is None or isinstance(last, Withheld) else f"{_ms(last.low_s)}..{_ms(last.high_s)}"
+        span = f"{_ms(last.low_s)}..{_ms(last.high_s)}" if isinstance(last, Estimate) else ""
         page.line(f"  {one.metric:<10}{''.join(f'{cell:>8}' for cell in cells)}{span:>17}{_ms(one.max_s):>9}")
     page.gap()
+    if any(isinstance(q.result, Point) for one in metrics for q in one.quantiles):
+        page.text("~: no interval: too few of the values are independent, or to see a steady load", indent=2)
     for reason in dict.fromkeys(_withheld(metrics)):
         page.text(reason, indent=2)
     for one in metrics:
         if one.note:
             page.text(f"{one.metric}: {one.note}", indent=2)
+
+
+def _cell(result: Estimate | Point | Withheld | None) -> str:
+    if result is None or isinstance(result, Withheld):
+        return "-"
+    return f"{'~' if isinstance(result, Point) else ''}{_ms(result.value_s)}"
 
 
 def _withheld(metrics: Sequence[MetricSummary]) -> list[str]:

@@ -41,6 +41,8 @@ _STEP_S = 3.0
 #: Of the budget, what finding the bend may cost.
 _SHARE = 0.25
 _PROBE_S = 3.0
+#: A window begins when the server is full, an answer's time after the first arrival, and needs as much again.
+_PROBE_ANSWERS = 6
 _GAIN = 1.02
 _STREAMS_MAX = 4096
 
@@ -68,19 +70,16 @@ def find_rate(  # noqa: PLR0913
     if not curve.points:
         raise KeyboardInterrupt
     peak = max(point.per_s for point in curve.points)
-    settings = _settings(ask, slo, _rest(budget, curve), peak)
+    settings = _settings(ask, slo, _rest(budget, curve), peak, contact.e2e_s)
     probes = _Probes(ask, contact, session, save)
     jobs = split(contact, schedule_of(_open(ask, peak).load), probes.processes(peak))
     calibration, notes = calibrated(ask, contact, jobs, session, rate_per_s=peak)
     end = state or State()
     if curve.is_cut:
         end = msgspec.structs.replace(end, is_cut=True)
-    for low in () if curve.is_cut else _lows(contact, peak):
-        settings = msgspec.structs.replace(settings, low_per_s=low)
+    else:
         end = search(probes.probe, settings, end, probes.progress)
         probes.note(end)
-        if report(settings, end).outcome != "below":
-            break
     found = report(settings, end)
     found = msgspec.structs.replace(found, outcome="cut") if probes.is_cut else found
     stages = list(curve.stages)
@@ -101,7 +100,7 @@ def find_rate(  # noqa: PLR0913
         knee=knee(curve.points),
         calibration=calibration,
         timeline=joined(last.samples, probes.timeline) if last else probes.timeline,
-        judgement="pass" if found.rate_per_s else "fail" if found.outcome == "below" else "undecided",
+        judgement="pass" if found.rate_per_s else "fail" if _is_missed(found) else "undecided",
         reasons=(
             *((found.reason,) if found.reason else ()),
             *contact.notes,
@@ -115,12 +114,18 @@ def find_rate(  # noqa: PLR0913
     return Outcome(report=document, samples=last.samples if last else Samples())
 
 
-def _settings(ask: Ask, slo: Slo, budget: Budget, peak: float) -> Settings:
-    """A probe lasts 3 s at the peak, for less shows no steady state, and can prove the share."""
-    first_n = ceil(max(_PROBE_S * peak, 6 / (1 - slo.attainment)))
+def _settings(ask: Ask, slo: Slo, budget: Budget, peak: float, e2e_s: float) -> Settings:
+    """A probe lasts 3 s and several answers, for less shows no steady state, and can prove the share.
+
+    From half the peak; down to the rate of a single stream when that fails. From there at once, a probe of
+    1,000 requests at 2/s would be the whole budget.
+    """
+    first_n = ceil(6 / (1 - slo.attainment))
     return Settings(
         slo=slo,
         low_per_s=peak / 2,
+        floor_per_s=min(0.9 / max(e2e_s, 1e-3), peak / 2),
+        first_s=max(_PROBE_S, _PROBE_ANSWERS * e2e_s),
         high_per_s=1.1 * peak,
         budget=budget,
         tokens_per_request=ask.load.prompt.mean + ask.load.output.mean,
@@ -130,21 +135,17 @@ def _settings(ask: Ask, slo: Slo, budget: Budget, peak: float) -> Settings:
     )
 
 
-def _lows(contact: Contact, peak: float) -> list[float]:
-    """Where to begin: half the peak, and lower when that fails, down to the rate of a single stream.
-
-    From the bottom at once, a probe of 1,000 requests at 2/s would be the whole budget.
-    """
-    single = min(0.9 / max(contact.e2e_s, 1e-3), peak / 2)
-    return [low for low in (peak / 2, peak / 8, peak / 32) if low > single] + [single]
-
-
 def _exit_code(found: SearchReport, *, is_cut: bool) -> int:
     if is_cut:
         return 130
     if found.rate_per_s:
         return 0
-    return 5 if found.outcome == "below" else 3
+    return 5 if _is_missed(found) else 3
+
+
+def _is_missed(found: SearchReport) -> bool:
+    """Even the lowest rate was proven to miss the SLO; one that leans that way is not."""
+    return found.outcome == "below" and found.fails_at_per_s is not None
 
 
 def _rest(budget: Budget, curve: _Curve) -> Budget:
@@ -174,7 +175,13 @@ def _curve(ask: Ask, contact: Contact, budget: Budget, session: Session) -> _Cur
         step_s = max(_STEP_S, _ANSWERS * contact.e2e_s)
         session.phase(f"closed loop, {streams} streams")
         load = msgspec.structs.replace(
-            ask.load, pattern="closed", concurrency=streams, duration_s=step_s, requests=0, rate_per_s=0.0
+            ask.load,
+            pattern="closed",
+            concurrency=streams,
+            duration_s=step_s,
+            requests=0,
+            rate_per_s=0.0,
+            seed=_stage_seed(ask.load.seed, streams),
         )
         one = msgspec.structs.replace(ask, load=load)
         schedule = schedule_of(load, contact.e2e_s)
@@ -190,6 +197,15 @@ def _curve(ask: Ask, contact: Contact, budget: Budget, session: Session) -> _Cur
             break
         streams *= 2
     return curve
+
+
+def _stage_seed(seed: int, streams: int) -> int:
+    """Another one for each stage, below those of the probes, which count up from `seed`.
+
+    With one seed each stage begins with the prompts of the stage before: vLLM had 69 % of them in its prefix
+    cache, and at 32 streams gave 98.8 answers a second instead of 66.2.
+    """
+    return (seed - streams.bit_length()) % (1 << 32)
 
 
 def _add(curve: _Curve, measured: Measured, streams: int) -> None:

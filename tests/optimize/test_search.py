@@ -158,7 +158,78 @@ def test_a_server_that_is_down():
         return run
 
     told = report(settings(), search(down, settings()))
-    assert told.outcome == "below"
+    assert (told.outcome, told.fails_at_per_s) == ("below", 1.0)
+
+
+def stretched(run):
+    """A quarter of the requests have no end: the accounting is broken, whatever the server did."""
+    for k in range(0, len(run), 4):
+        run.end[k] = UNTOLD
+    return run
+
+
+def test_a_spoiled_look_is_taken_again_and_longer():
+    """H200, 2026-12-01: one look of 7 s was spoiled, and 93 of 100 s stayed unspent."""
+    looks = []
+
+    def once(order):
+        looks.append((order.load, order.n))
+        return stretched(SERVER.open(order)) if len(looks) == 1 else SERVER.open(order)
+
+    told = report(settings(), search(once, settings()))
+    assert looks[:2] == [(1.0, 500), (1.0, 1000)]
+    assert told.outcome == "found"
+    assert told.probes[0].judgement == "pass"
+    assert (told.probes[0].requests, told.probes[0].n) == (1500, pytest.approx(1000, abs=50))
+
+
+def test_a_rate_that_cannot_be_measured_is_left_for_a_lower_one():
+    def broken_above(order):
+        run = SERVER.open(order)
+        return stretched(run) if order.load > 3.0 else run
+
+    ask = settings(low_per_s=8.0, floor_per_s=0.5)
+    told = report(ask, search(broken_above, ask))
+    assert [(one.rate_per_s, one.judgement) for one in told.probes[:2]] == [(8.0, "invalid"), (2.0, "pass")]
+    assert told.probes[0].requests == 500 + 1000 + 2000
+    assert 2.0 <= told.rate_per_s <= 3.0
+    assert told.fails_at_per_s is None  # the server failed nowhere
+    assert "could not be measured: accounting" in told.reason
+
+
+def test_the_lowest_rate_is_lowered_to_the_floor_and_no_further():
+    ask = settings(low_per_s=8.0, floor_per_s=0.3)
+    told = report(ask, search(lambda order: stretched(SERVER.open(order)), ask))
+    assert [one.rate_per_s for one in told.probes] == [8.0, 2.0, 0.5, 0.3]
+    assert (told.outcome, told.rate_per_s) == ("invalid", None)
+    assert "the lowest rate, 0.3/s: accounting broken" in told.reason
+
+
+def test_a_tight_slo_is_met_far_below_the_peak():
+    """Half the closed-loop peak fails; the rate that meets the SLO is a tenth of it."""
+    server = Server(slots=4, lengths="exponential")
+    slo = Slo(terms=(SloTerm(metric="ttft", limit_s=0.001),), attainment=0.99)
+    truth = server.slo_rate(0.001, 0.99)
+    assert truth < server.capacity_per_s / 4
+    ask = settings(slo=slo, low_per_s=server.capacity_per_s / 2, high_per_s=4.4, floor_per_s=0.05)
+    told = report(ask, search(server.open, ask))
+    assert told.probes[0].judgement == "fail"
+    assert told.rate_per_s is not None
+    assert 0.5 * truth < told.rate_per_s < 1.1 * truth
+
+
+def test_a_spoiled_repeat_does_not_take_back_what_was_proven():
+    first = (tried(10.0, "pass", late=10), tried(12.0, "fail", late=200))
+    again = msgspec.structs.replace(tried(10.0, "invalid", n=0, purpose="repeat"), worth=0.0)
+    known = evidence(settings(), State(tried=(*first, again)))
+    assert {one.rate_per_s: one.judgement for one in known} == {10.0: "pass", 12.0: "fail"}
+
+
+def test_a_look_lasts_long_enough_at_every_rate():
+    ask = settings(first_s=60.0)
+    assert (ask.first_at(1.0), ask.most_at(1.0)) == (500, 4000)
+    assert (ask.first_at(20.0), ask.most_at(20.0)) == (1200, 9600)
+    assert next_order(msgspec.structs.replace(ask, low_per_s=20.0), State()).n == 1200
 
 
 def test_far_above_capacity_a_probe_ends_as_soon_as_it_shows():

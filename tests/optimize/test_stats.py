@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from doctor.core.load import Calibration, Estimate, Slo, SloTerm, Withheld
+from doctor.core.load import Calibration, Estimate, Point, Slo, SloTerm, Withheld
 from optimize.columns import columns, fate
 from optimize.load.record import UNTOLD, Samples, Status
 from optimize.probes import Order
@@ -163,6 +163,81 @@ def test_broken_accounting_is_told():
     summary = summarise(run, slo=SLO)
     assert summary.judgement == "invalid"
     assert "accounting" in summary.reasons[0]
+
+
+def waves(streams, rounds, took):
+    """A closed loop in step: a batch is served whole, and every stream sends again at once."""
+    found = Samples()
+    for n in range(rounds):
+        at = n * took
+        for k in range(streams):
+            times = (at, at, at + took / 4, at + took / 4, at + took, at + took)
+            found.add(Status.OK, (*times, took / 128, 100.0, 128.0, 128.0, n * streams + k))
+    return found
+
+
+@pytest.mark.parametrize("end", [1.9, 2.4, 2.79])
+def test_what_is_open_at_the_edges_of_a_short_window_is_no_broken_accounting(end):
+    """vLLM on an H200, 128 streams in waves of 0.8 s, 1.6 s of window: off by 42 %, and all was well."""
+    summary = summarise(waves(128, 5, 0.8), window=(0.9, end), is_closed=True)
+    assert summary.littles_law_error < 1e-6
+    assert not summary.reasons
+
+
+def test_a_burst_at_the_end_of_a_window_is_no_broken_accounting():
+    """65 in flight, and 95 at the end of 5 s: the probe at 114.9/s that was called invalid."""
+    run = samples(n=600, rate=115, ttft=0.3, tpot=0.002, tokens=128)
+    for k in range(500, 600):
+        run.end[k] += 1.0
+        run.last_token[k] += 1.0
+    summary = summarise(run, slo=Slo(terms=(SloTerm(metric="ttft", limit_s=2.0),)))
+    assert summary.window.is_steady
+    assert summary.littles_law_error < 1e-6
+    assert summary.judgement != "invalid"
+
+
+def test_requests_that_were_never_sent_do_not_break_the_accounting_of_a_closed_loop():
+    run = waves(16, 30, 0.5)
+    for n in range(28):
+        at = 0.5 * n + 0.1
+        run.add(Status.UNREACHABLE, (at, UNTOLD, UNTOLD, UNTOLD, UNTOLD, at + 0.2, *[UNTOLD] * 5))
+    summary = summarise(run, window=(1.0, 13.0), is_closed=True)
+    assert summary.littles_law_error < 1e-6
+
+
+def test_a_percentile_of_too_few_independent_values_has_no_interval():
+    """568 TTFTs of a closed loop were worth 9 independent ones, and the table was a row of dashes."""
+    run = waves(32, 20, 0.5)
+    for k in range(len(run)):
+        run.first_token[k] += 0.02 * math.sin(k / 40)  # neighbours are alike
+    summary = summarise(run, window=(0.0, 9.5), is_closed=True)
+    for p in (0.5, 0.9, 0.95):
+        found = told(summary, "ttft", p)
+        assert isinstance(found, Point)
+        assert found.have < found.needed
+        assert "independent" in found.reason
+        values = np.array(run.first_token) - np.array(run.sent)
+        assert found.value_s == pytest.approx(np.quantile(values, p))
+    assert isinstance(told(summary, "ttft", 0.99), Withheld)
+
+
+@pytest.mark.parametrize(("n", "points"), [(19, ()), (30, (0.5,)), (49, (0.5,))])
+def test_a_short_run_has_a_median_and_no_interval(n, points):
+    summary = summarise(waves(1, n, 0.3), is_closed=True)
+    assert not summary.window.is_steady
+    one = next(m for m in summary.metrics if m.metric == "ttft")
+    assert tuple(q.p for q in one.quantiles if isinstance(q.result, Point)) == points
+    assert all("too few to see" in q.result.reason for q in one.quantiles)
+
+
+def test_a_percentile_without_an_interval_settles_no_margin():
+    """Verdicts stay as strict: what is marked `~` is not held against the client's error."""
+    summary = summarise(samples(n=40), slo=SLO)
+    assert isinstance(told(summary, "ttft", 0.5), Point)
+    sure = msgspec.structs.replace(summary, judgement="pass")
+    coarse = Calibration(n=100, ttft_error_p50_s=1e-4, ttft_error_p99_s=0.2, itl_error_p99_s=1e-4)
+    ttft_only = Slo(terms=(SloTerm(metric="ttft", limit_s=0.3),))
+    assert beyond_client_error(sure, ttft_only, coarse) == sure
 
 
 def test_over_saturation_fails_and_prints_no_percentile():

@@ -9,6 +9,7 @@ from doctor.core.load import (
     LoadPlan,
     LoadReport,
     MetricSummary,
+    Point,
     Probe,
     Quantile,
     SearchReport,
@@ -30,6 +31,11 @@ def quantile(p, value_s):
     return Quantile(p=p, result=Estimate(value_s=value_s, low_s=value_s * 0.95, high_s=value_s * 1.08))
 
 
+def without_interval(p, value_s):
+    reason = "9 of 568 values are independent; P95 needs 200"
+    return Quantile(p=p, result=Point(value_s=value_s, reason=reason, have=9, needed=200))
+
+
 def metric(name, p50_s, *, has_p99=True):
     shares = {0.5: 1.0, 0.9: 1.3, 0.95: 1.5, 0.99: 2.0 if has_p99 else None}
     return MetricSummary(
@@ -39,7 +45,12 @@ def metric(name, p50_s, *, has_p99=True):
         mean_s=p50_s * 1.05,
         min_s=p50_s * 0.8,
         max_s=p50_s * 3,
-        quantiles=tuple(quantile(p, None if s is None else p50_s * s) for p, s in shares.items()),
+        quantiles=tuple(
+            without_interval(p, p50_s * s)
+            if p == 0.95 and not has_p99
+            else quantile(p, None if s is None else p50_s * s)
+            for p, s in shares.items()
+        ),
         note="67% of the pieces arrived together" if name == "itl" else "",
     )
 

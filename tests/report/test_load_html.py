@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from doctor.cli import main
-from doctor.core.load import LoadReport, Timeline
+from doctor.core.load import LoadReport, Point, Timeline
 from doctor.report.load_html import to_load_html
 from doctor.report.load_text import render_load
 from doctor.report.machine import to_json
@@ -46,6 +46,19 @@ class Shape(HTMLParser):
 
     def handle_data(self, data):
         self.words.append(data)
+
+
+def test_a_value_without_an_interval_says_so():
+    assert "~75 (no interval: 9 of 200 independent values)" in PAGE
+    points = [q for q in SEARCHED.stages[1].summary.metrics[0].quantiles if isinstance(q.result, Point)]
+    assert [q.p for q in points] == [0.95]
+    assert from_json(to_json(SEARCHED)) == SEARCHED
+
+
+def test_an_accounting_without_error_is_told():
+    exact = msgspec.structs.replace(SEARCHED.stages[0].summary, littles_law_error=0.0)
+    stage = msgspec.structs.replace(SEARCHED.stages[0], summary=exact)
+    assert "off by 0.00%" in to_load_html(msgspec.structs.replace(SEARCHED, stages=(stage,))).decode()
 
 
 @pytest.mark.parametrize("report", [SEARCHED, HOSTILE], ids=["searched", "hostile"])

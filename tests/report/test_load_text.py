@@ -45,6 +45,16 @@ def test_a_share_is_never_rounded_up_to_all(share: float, words: str) -> None:
     assert slo_words(slo).endswith(f"for {words}")
 
 
+def test_a_value_without_an_interval_is_marked_and_explained_once() -> None:
+    text = render_load(changed(stages=SEARCHED.stages[1:2]))
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert rows["ttft"].split()[1:6] == ["52.50", "50.00", "65.00", "~75.00", "-"]
+    assert text.count("~: no interval") == 1
+    assert "-: p99 of ttft, p99 of e2e: 600 values; P99 needs 1000" in " ".join(text.split())
+    assert "p95 of ttft" not in text
+    assert "~" not in render_load(changed(stages=SEARCHED.stages[:1]))
+
+
 def test_only_words_without_colour() -> None:
     assert "\x1b[" not in render_load(SEARCHED)
     assert "\x1b[" in render_load(SEARCHED, colour=True)
