@@ -58,7 +58,7 @@ def test_a_value_without_an_interval_says_so():
 def test_an_accounting_without_error_is_told():
     exact = msgspec.structs.replace(SEARCHED.stages[0].summary, littles_law_error=0.0)
     stage = msgspec.structs.replace(SEARCHED.stages[0], summary=exact)
-    assert "off by 0.00%" in to_load_html(msgspec.structs.replace(SEARCHED, stages=(stage,))).decode()
+    assert "Off by 0.00%" in to_load_html(msgspec.structs.replace(SEARCHED, stages=(stage,))).decode()
 
 
 @pytest.mark.parametrize("report", [SEARCHED, HOSTILE], ids=["searched", "hostile"])
