@@ -112,6 +112,7 @@ def enable_streams(base, streams):
     from dnf.module.module_base import ModuleBase
 
     modules = ModuleBase(base)
-    names = [s["module"] for s in streams]
-    modules.reset(names)
+    for stream in streams:
+        # Uncounted: libdnf refuses a second change of a module's stream in one session, and a reset counts as one.
+        base._moduleContainer.reset(stream["module"], False)
     modules.enable([s["module"] + ":" + s["stream"] for s in streams])
