@@ -251,7 +251,9 @@ def scripts(stub: Stub, facts: SystemFacts) -> Mapping[str, str]:
             "postinst": f"command -v dkms >/dev/null && dkms autoinstall -k {stub.values['K']} >/dev/null || true"
         }
     if any(p.rpartition("/")[2].startswith(("libnvidia-ml.so", "libcuda.so")) for p in stub.files):
-        found = {**found, "postinst": "ldconfig", "postrm": "ldconfig"}
+        # Enterprise Linux 8 and later run it once, by glibc's file trigger, when a transaction is through: run
+        # earlier it would lead the links to the newer of two versions, which a way back then takes away.
+        found = {**found, "posttrans" if facts.is_rocky else "postinst": "ldconfig", "postrm": "ldconfig"}
     if stub.name.startswith(("linux-objects-nvidia-", "linux-modules-nvidia-")) and "K" in stub.values:
         found = {
             "postinst": f"depmod {stub.values['K']} 2>/dev/null || true",

@@ -137,6 +137,7 @@ def _section(package: Package) -> str:
     lines += [f"%description -n {name}", "stub"]
     for ours, theirs, guard in (
         ("postinst", "post", ""),
+        ("posttrans", "posttrans", ""),
         ("prerm", "preun", ""),
         ("postrm", "postun", '[ "$1" = 0 ] || exit 0\n'),
     ):
