@@ -142,6 +142,7 @@ def test_the_metadata_says_what_the_readme_says(archives) -> None:
     assert set(metadata.get_all("Provides-Extra")) == {
         "tui",
         "provision",
+        "bench",
         "all",
         "vllm",
         "tensorrt-llm",

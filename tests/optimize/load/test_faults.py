@@ -39,6 +39,7 @@ EXPECTED: dict[str, tuple[Status, str]] = {
     "no-usage": (Status.OK, ""),
     "short": (Status.WRONG_LENGTH, "12 tokens of 24, finish_reason `stop`"),
     "empty": (Status.EMPTY, "without a token"),
+    "textless": (Status.EMPTY, "without a token"),
     "coalesced": (Status.OK, ""),
     "reasoning": (Status.OK, ""),
     "tool-call": (Status.OK, ""),
