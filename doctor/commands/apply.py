@@ -37,6 +37,7 @@ from doctor.core.run import (
 )
 from doctor.edition.load import load_matrix
 from doctor.errors import ApplyError, UsageError
+from doctor.report.plan_text import NOTHING_TO_DO
 from doctor.report.run_text import RunLines, render_run, render_runs
 
 __all__ = ["apply", "resume", "rollback", "work"]
@@ -54,7 +55,7 @@ def apply(options: argparse.Namespace) -> int:
     if plan.is_refused:
         return _refused(derived)
     if plan.is_empty and not options.dry_run:
-        sys.stdout.write(f"nothing to do: the host is as {','.join(plan.asked.goal)} asks\n")
+        sys.stdout.write(f"{NOTHING_TO_DO}\n")
         return 0
     act: Act = "dry-run" if options.dry_run else "apply"
     host = plan.host.name or LOCALHOST

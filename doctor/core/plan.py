@@ -173,6 +173,7 @@ class Plan(_Value, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
+        """Packages and repositories are as planned; files, units and locks only the host itself can tell."""
         return not self.is_refused and not self.steps
 
 
@@ -306,7 +307,12 @@ def _downtime(steps: Sequence[Step]) -> tuple[int, int]:
 
 
 def _undo(ground: Ground, steps: Sequence[Step]) -> Undo:
-    """NVIDIA's repositories keep every version; Canonical's and Rocky's keep the newest only."""
+    """NVIDIA's repositories keep every version; Canonical's and Rocky's keep the newest only.
+
+    Where nobody read the packages, nothing says that none is replaced.
+    """
+    if ground.installed is None:
+        return "decided_by_capsule"
     replaced = [change for step in steps for change in step.changes if change.now]
     return "exact" if not replaced or ground.choices.origin == "nvidia" else "decided_by_capsule"
 

@@ -10,9 +10,14 @@ from doctor.core.plan import Plan
 from doctor.core.stages import Refusal, Stage, Transaction, Variables
 from doctor.report.escape import escape_line
 
-__all__ = ["render_mirrors", "render_plan", "render_saved_plan"]
+__all__ = ["NOTHING_TO_DO", "render_mirrors", "render_plan", "render_saved_plan"]
 
 _WIDTH = 80
+#: Of a plan without steps. No fact tells whether a file, a unit or a lock of the plan is still in place.
+NOTHING_TO_DO = (
+    "nothing to do: packages and repositories are as planned; `apply --dry-run` asks the host about files,"
+    " units and locks"
+)
 _REBOOTS = {
     "never": "",
     "always": "reboot: yes",
@@ -39,7 +44,7 @@ def render_plan(ground: Ground, variables: Variables, whole: Plan | None = None)
     name = whole.id if whole else plan.id
     lines += [*_para(f"PLAN {name} (matrix {plan.matrix}, origin {ground.choices.origin})"), ""]
     if whole is not None and whole.is_empty:
-        return "\n".join([*lines, *_para("nothing to do: the host is as planned")]) + "\n"
+        return "\n".join([*lines, *_para(NOTHING_TO_DO)]) + "\n"
     if whole is not None:
         lines += [*_meaning(whole), ""]
     if ground.installed is None:
@@ -63,7 +68,7 @@ def render_saved_plan(plan: Plan) -> str:
     if plan.is_refused:
         lines += [line for refusal in plan.variables.mopt_refusals for line in [*_refusal(refusal), ""]]
     elif plan.is_empty:
-        lines += _para("nothing to do: the host is as planned")
+        lines += _para(NOTHING_TO_DO)
     else:
         lines += _meaning(plan)
         for step in plan.steps:

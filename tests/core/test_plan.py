@@ -105,6 +105,7 @@ def test_packages_that_nobody_read_count_as_not_there() -> None:
     )
     assert ground(UBUNTU).installed is None
     assert {step.stage for step in unread.steps} >= {"driver"}
+    assert unread.undo == "decided_by_capsule", "nothing says that no package is replaced"
     assert with_host(ground(UBUNTU), host).installed is not None
 
 
